@@ -20,8 +20,9 @@ from bench.kept.cluster import KeptCluster, NodeKind
 from bench.kept.replay import BUSY, CHANGED, QUESTIONS, SEED, readable
 from bench.measure import Figure, at_most, conditions, quantile
 from bench.questions import read
+from bench.request_lines import encode_request
 from policies.contract.bits import gpus_of
-from slurm_plugin.base.protocol import Notice, Place, encode_request, split
+from slurm_plugin.base.protocol import Notice, Place, split
 from slurm_plugin.decide.decision_log import DecisionLog
 from slurm_plugin.queue.coming import Coming
 from slurm_plugin.serve import setup

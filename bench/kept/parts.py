@@ -19,9 +19,10 @@ from random import Random
 from bench.kept.cluster import NodeKind
 from bench.kept.replay import SEED, Replay, Took, on
 from bench.measure import Figure, conditions, quantile
+from bench.request_lines import encode_request
 from policies.contract.bits import lowest_bits
 from slurm_plugin.base.placement import CandidateNode
-from slurm_plugin.base.protocol import Place, encode_request
+from slurm_plugin.base.protocol import Place
 
 NODES, PER_NODE = 1000, 8
 ROUNDS, PER_ROUND = 10, 40

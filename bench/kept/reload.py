@@ -18,7 +18,7 @@ from bench.engine_process import Client, configuration, engine
 from bench.kept.replay import START_S, Replay, Took, mixes
 from bench.measure import Figure, at_most, conditions, quantile
 from bench.questions import read
-from slurm_plugin.base.protocol import encode_request
+from bench.request_lines import encode_request
 
 NODES, RELOADS = 12_500, 5
 POLICIES = ("mapa", "topo-aware")

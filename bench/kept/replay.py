@@ -20,8 +20,9 @@ from bench.engine_process import Client, engine
 from bench.kept.cluster import KeptCluster, NodeKind
 from bench.measure import Figure, at_most, conditions, quantile
 from bench.questions import machines_of, read
+from bench.request_lines import encode_request
 from policies.registry import registry
-from slurm_plugin.base.protocol import Admin, Place, encode_request, node_masks, split
+from slurm_plugin.base.protocol import Place, node_masks, split
 
 SEED = 1
 BUSY, CHANGED = 0.9, 10
@@ -100,8 +101,7 @@ def as_recorded() -> Iterator[Figure]:
             reply, took_s = client.ask(encode_request(asked))
             check(asked, reply)
             times.append(1e3 * took_s)
-        ping = encode_request(Admin("ping", 1))
-        ping_ms = [1e3 * client.ask(ping)[1] for _ in range(200)]
+        ping_ms = [1e3 * client.ask(b"ping id=1\n")[1] for _ in range(200)]
     detail = {"p99_ms": round(quantile(times, 0.99), 3), "questions": len(times), **conditions()}
     beside = f"ping over the same socket: {quantile(ping_ms, 0.5):.3f} ms"
     median = quantile(times, 0.5)

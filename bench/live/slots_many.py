@@ -15,8 +15,9 @@ from typing import NamedTuple
 from bench.live.cluster import BENCH_DIR, BenchCluster
 from bench.live.slots import LOG, TICKS_PER_S, cancel_all, cpu_ticks, in_slots, occupy_all
 from bench.measure import Figure, at_most, conditions, quantile
+from bench.request_lines import encode_request
 from slurm_cluster.hosts import until
-from slurm_plugin.base.protocol import SlotsKeys, Submit, encode_request
+from slurm_plugin.base.protocol import SlotsKeys, Submit
 
 ARRAYS, TASKS = 4, 1000
 LOOPS, SINGLES = 4, 1500

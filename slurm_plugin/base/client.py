@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from slurm_plugin.base import whole_file
-from slurm_plugin.base.protocol import Admin, Message, encode_request
 from slurm_plugin.base.wire import split, unquote
 from slurm_plugin.errors import EngineDown, PluginError
 
@@ -40,29 +39,32 @@ _WHY = {
 }
 
 
-def ask(path: Path, message: Message, timeout_s: float = 2.0) -> tuple[str, dict[str, str]]:
-    """The reply's verb and values; raises EngineDown, with what to check, when there is none."""
+def ask(path: Path, line: bytes, timeout_s: float = 2.0) -> tuple[str, dict[str, str]]:
+    """The verb and values of the reply to a request's line.
+
+    Raises EngineDown, with what to check, when there is none.
+    """
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock:
             sock.settimeout(timeout_s)
             sock.connect(str(path))
-            sock.sendall(encode_request(message))
+            sock.sendall(line)
             with sock.makefile("rb") as stream:
-                line = stream.readline(MAX_REPLY)
-        if not line.endswith(b"\n"):
+                reply = stream.readline(MAX_REPLY)
+        if not reply.endswith(b"\n"):
             raise ConnectionResetError("the engine hung up in the middle of its reply")
     except TimeoutError as error:
         raise EngineDown(f"{path}: the engine did not answer within {timeout_s:g} s") from error
     except OSError as error:
         raise EngineDown(f"{path}: {_WHY.get(type(error), error)}") from error
-    verb, pairs = split(line)
+    verb, pairs = split(reply)
     return verb, {key: unquote(value) for key, value in pairs}
 
 
 def status(path: Path, timeout_s: float = 2.0) -> dict[str, Any]:
     """The engine's own numbers; raises EngineDown when it does not answer."""
     try:
-        verb, values = ask(path, Admin("status", 1), timeout_s)
+        verb, values = ask(path, b"status id=1\n", timeout_s)
     except EngineDown as error:
         if not isinstance(error.__cause__, PermissionError):
             raise

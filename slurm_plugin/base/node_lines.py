@@ -8,7 +8,7 @@ from __future__ import annotations
 import base64
 import binascii
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TypeVar
@@ -183,44 +183,6 @@ def check_shares(place: PlacementQuestion) -> None:
 def _fit(counts: tuple[int, ...], shares: int) -> int:
     """The GPUs (mask) that have so many shares left."""
     return sum(1 << gpu for gpu, left in enumerate(counts) if left >= shares)
-
-
-def candidate_text(node: CandidateNode) -> str:
-    """A node as a `node=` value of the wire, which `candidates` reads again."""
-    text = f"{node.name}/{node.total}/{node.free:x}/{node.own:x}/{node.weight}"
-    if node.left:
-        text += f"/{node.idle:x}/{','.join(map(str, node.left))}"
-    return text
-
-
-def part_pairs(part: NodesPart) -> list[tuple[str, str]]:
-    """A `nodes` line's keys and values."""
-    return [
-        *((key, str(int(getattr(part, key)))) for key in ("id", "part", "parts", "first", "hears")),
-        ("table", f"{part.table:x}"),
-        ("names", ",".join(part.names)),
-        ("total", _joined(map(str, part.total))),
-        ("free", _joined(f"{mask:x}" for mask in part.free)),
-        ("weight", _joined(map(str, part.weight))),
-        ("type", _joined(part.type)),
-    ]
-
-
-def change_pairs(changed: TableChanges) -> list[tuple[str, str]]:
-    """What a question says of its table."""
-    pairs = [("table", f"{changed.table:x}"), ("state", f"{changed.state:x}")]
-    if changed.free:
-        listed = ",".join(f"{at}:{mask:x}" for at, mask in changed.free.items())
-        pairs.append(("changed", listed))
-    if changed.heaviest is not None:
-        pairs.append(("heaviest", str(changed.heaviest)))
-    return [*pairs, ("others", changed.others)]
-
-
-def _joined(texts: Iterable[str]) -> str:
-    """A column; one value where all are equal."""
-    column = list(texts)
-    return column[0] if len(set(column)) == 1 else ",".join(column)
 
 
 def places(others: str, size: int) -> int:

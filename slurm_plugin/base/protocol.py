@@ -15,13 +15,10 @@ from slurm_plugin.base.node_lines import (
     MAX_NODE_GPUS,
     NodesPart,
     TableChanges,
-    candidate_text,
     candidates,
-    change_pairs,
     changes,
     check_shares,
     nodes_part,
-    part_pairs,
 )
 from slurm_plugin.base.placement import PlacementQuestion
 from slurm_plugin.base.wire import clean_note, encode, split, unquote
@@ -309,7 +306,8 @@ class _Fields:
 
 #: Texts that are names; the others may be longer.
 _NAMES = ("user", "account", "partition", "type", "topology", "network", "shared")
-_PLAIN_FIELDS = {
+#: The numbers, flags and texts of each kind of message, which travel under their own names.
+PLAIN_FIELDS = {
     kind: [one for one in fields(kind) if one.type in ("int", "str", "bool")]
     for kind in (Submit, Place, SlotsKeys)
 }
@@ -319,7 +317,7 @@ def _how_to_read(
     kind: type[Submit | Place | SlotsKeys],
 ) -> tuple[list[tuple[str, int]], list[str], list[tuple[str, Any]]]:
     """Its texts with the bytes they may have, its flags, and its numbers with their defaults."""
-    plain = [one for one in _PLAIN_FIELDS[kind] if one.name != "id"]
+    plain = [one for one in PLAIN_FIELDS[kind] if one.name != "id"]
     texts = [one.name for one in plain if one.type == "str"]
     return (
         [(name, MAX_NAME_BYTES if name in _NAMES else MAX_HINT_BYTES) for name in texts],
@@ -332,7 +330,7 @@ def _how_to_read(
     )
 
 
-_READ = {kind: _how_to_read(kind) for kind in _PLAIN_FIELDS}
+_READ = {kind: _how_to_read(kind) for kind in PLAIN_FIELDS}
 
 
 def node_masks(texts: Iterable[str]) -> dict[str, int]:
@@ -380,28 +378,3 @@ def decode(line: bytes) -> Message:
         " reload",
         message_id,
     )
-
-
-def encode_request(message: Message) -> bytes:
-    """A request's line: what the bridge, the plugin and the command line send."""
-    if isinstance(message, Notice):
-        pairs = [("job", str(message.job)), ("array", str(message.array))]
-        pairs += [("shared", "1")] if message.shared else []
-        pairs += [("node", f"{name}/{mask:x}") for name, mask in message.gpus.items()]
-        return encode(message.kind, pairs)
-    if isinstance(message, Admin):
-        return encode(message.verb, [("id", str(message.id))])
-    if isinstance(message, NodesPart):
-        return encode("nodes", part_pairs(message))
-    pairs = _plain_pairs(message)
-    if isinstance(message, Submit):
-        slots = [("slots", "1"), *_plain_pairs(message.slots)] if message.slots else []
-        return encode("submit", pairs + slots)
-    pairs += [("node", candidate_text(node)) for node in message.candidates]
-    return encode("place", pairs + (change_pairs(message.changes) if message.changes else []))
-
-
-def _plain_pairs(message: Submit | Place | SlotsKeys) -> list[tuple[str, str]]:
-    """The numbers, flags and texts as they travel; a text that is unset does not."""
-    values = ((one.name, getattr(message, one.name)) for one in _PLAIN_FIELDS[type(message)])
-    return [(k, v if isinstance(v, str) else str(int(v))) for k, v in values if v != ""]

@@ -10,10 +10,11 @@ from bench.kept.cluster import KeptCluster, NodeKind
 from bench.kept.parts import CASES, SharedNodes, figure
 from bench.kept.replay import KINDS, Took, check, mixes, readable, taken, write_of_32
 from bench.questions import machines_of, read
+from bench.request_lines import encode_request
 from gres_topology import hostlist
 from gres_topology import read as read_topology
 from slurm_plugin.base.node_lines import MOST_NODES, digest
-from slurm_plugin.base.protocol import Place, decode, encode_request
+from slurm_plugin.base.protocol import Place, decode
 
 LINE = (
     b"place id=7 job=7 array=0 uid=2001 partition=gpu postponed=0 waited_s=0"

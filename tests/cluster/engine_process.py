@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+from bench.request_lines import encode_request
 from slurm_cluster.hosts import until
 from slurm_plugin.base import client
 from slurm_plugin.base.protocol import SlotsKeys, Submit
@@ -53,7 +54,7 @@ class EngineProcess:
     def submitted(self, **keys: object) -> tuple[str, float]:
         """The verb that a submit of two GPUs gets, and the seconds it took."""
         began = time.monotonic()
-        verb, _ = client.ask(self.path, submit(**keys), timeout_s=30)
+        verb, _ = client.ask(self.path, encode_request(submit(**keys)), timeout_s=30)
         return verb, time.monotonic() - began
 
     def memory_mb(self) -> float:

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from threading import Event
 
+from bench.request_lines import encode_request
 from slurm_plugin.base.node_lines import NodesPart
-from slurm_plugin.base.protocol import encode_request
 from slurm_plugin.serve.service import Engine
 
 TABLE = 0xBEEF

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from slurm_plugin.base import client
-from slurm_plugin.base.protocol import Admin
 from slurm_plugin.errors import EngineDown
 from slurm_plugin.slurm.interface import QueuedJob
 
@@ -39,7 +38,7 @@ def test_half_a_reply_is_no_reply(tmp_path, parts, says):
         thread = threading.Thread(target=serve)
         thread.start()
         with pytest.raises(EngineDown, match=says) if says else contextlib.nullcontext():
-            assert client.ask(path, Admin("status", 1), 10) == ("ok", {"id": "1", "json": "{}"})
+            assert client.ask(path, b"status id=1\n", 10) == ("ok", {"id": "1", "json": "{}"})
         thread.join(10)
 
 

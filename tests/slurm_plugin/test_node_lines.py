@@ -8,8 +8,9 @@ from random import Random
 
 import pytest
 
+from bench.request_lines import encode_request
 from slurm_plugin.base.node_lines import MOST_NODES, NodesPart, TableChanges, digest, mix, places
-from slurm_plugin.base.protocol import decode, encode_request
+from slurm_plugin.base.protocol import decode
 from slurm_plugin.errors import ProtocolError
 
 PART = NodesPart(

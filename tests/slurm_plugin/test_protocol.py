@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bench.request_lines import encode_request
 from slurm_plugin.base import protocol, wire
 from slurm_plugin.base.placement import CandidateNode
 from slurm_plugin.base.protocol import FORMS, Notice, Place, SlotsKeys, Submit
@@ -50,7 +51,7 @@ notices = st.builds(
 
 @given(st.one_of(places, submits, notices))
 def test_a_request_survives_the_wire(message):
-    line = protocol.encode_request(message)
+    line = encode_request(message)
     assert line.endswith(b"\n")
     assert line.count(b"\n") == 1
     assert protocol.decode(line) == message
@@ -65,7 +66,7 @@ def test_any_text_survives_quoting_as_printable_ascii(text):
 
 @given(places, st.data())
 def test_a_damaged_request_is_read_or_refused(place, data):
-    line = bytearray(protocol.encode_request(place))
+    line = bytearray(encode_request(place))
     at = data.draw(st.integers(0, len(line) - 1))
     line[at] = data.draw(st.integers(0, 255))
     with contextlib.suppress(ProtocolError):

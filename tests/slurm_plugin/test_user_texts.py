@@ -21,6 +21,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from machines_in_tests import BASIC, a_submit, basic_decider
 
+from bench.request_lines import encode_request
 from gres_topology import features, hostlist
 from policies.contract.bits import lowest_bits
 from policies.hints import to_running
@@ -35,7 +36,7 @@ from slurm_plugin.act.lending.at_start import planning as at_start
 from slurm_plugin.act.lending.at_start.start_loans import StartLoans
 from slurm_plugin.act.lending.plan import LoanContext
 from slurm_plugin.base.job_notes.hints import hint_of, values_of
-from slurm_plugin.base.protocol import Submit, encode_request
+from slurm_plugin.base.protocol import Submit
 from slurm_plugin.queue.backfill import WaitingLine
 from slurm_plugin.queue.capacity import Node, emptied
 from slurm_plugin.queue.coming import Coming

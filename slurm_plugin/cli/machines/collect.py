@@ -92,11 +92,10 @@ def _wanted(names: tuple[str, ...], known: list[SlurmNode]) -> list[SlurmNode]:
 def _tell_engine(socket_path: Path) -> str:
     """Have a running engine read what was found."""
     from slurm_plugin.base import client
-    from slurm_plugin.base.protocol import Admin
     from slurm_plugin.errors import EngineDown
 
     try:
-        verb, values = client.ask(socket_path, Admin("reload", 1), timeout_s=60)
+        verb, values = client.ask(socket_path, b"reload id=1\n", timeout_s=60)
     except EngineDown as error:
         return f"the engine was not told: {error}"
     return "the engine reloaded" if verb == "ok" else f"the engine: {values.get('message')}"

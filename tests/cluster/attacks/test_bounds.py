@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import pytest
 from engine_process import EngineProcess, engine, submit
 
+from bench.request_lines import encode_request
 from slurm_cluster.hosts import until
-from slurm_plugin.base.protocol import encode_request
 
 #: Seconds after which an ordinary answer counts as held up by hostile ones (half a millisecond is
 #: usual, three seconds on a machine with forty processes at work), and MiB these may cost.

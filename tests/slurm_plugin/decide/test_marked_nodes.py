@@ -7,8 +7,9 @@ from engine_in_tests import an_engine
 from machines_in_tests import BASIC, basic_config, basic_decider, mask, node, question
 from msgspec.structs import replace
 
+from bench.request_lines import encode_request
 from slurm_plugin.base.node_lines import NodesPart, TableChanges, digest
-from slurm_plugin.base.protocol import encode_request, split
+from slurm_plugin.base.protocol import split
 from slurm_plugin.decide.load_machines import load_machines
 from slurm_plugin.learn.part_marks.marks import Mark, change, path_in
 from slurm_plugin.serve import setup

@@ -7,11 +7,12 @@ import pytest
 from machines_in_tests import BASIC, basic_config, decider_of, mask, question
 from msgspec import structs
 
+from bench.request_lines import encode_request
 from policies.hints import to_running
 from slurm_plugin.base.job_notes.hints import values_of
 from slurm_plugin.base.log_lines import plain
 from slurm_plugin.base.placement import CandidateNode
-from slurm_plugin.base.protocol import Pass, decode, encode_request
+from slurm_plugin.base.protocol import Pass, decode
 from slurm_plugin.decide.neighbours import Sharing
 from slurm_plugin.errors import ProtocolError
 from slurm_plugin.tell.explain.story import story_of

@@ -4,9 +4,10 @@ import pytest
 from machines_in_tests import BASIC, basic_config, decider_of, mask, node, question
 from msgspec.structs import replace
 
+from bench.request_lines import encode_request
 from slurm_plugin.base import node_lines
 from slurm_plugin.base.log_lines import plain
-from slurm_plugin.base.protocol import Pass, Use, decode, encode_request
+from slurm_plugin.base.protocol import Pass, Use, decode
 from slurm_plugin.decide.kept_nodes import KeptNodes, Others, ToldNodes
 from slurm_plugin.decide.load_machines import load_machines
 from slurm_plugin.decide.machines import other_gpus, profile_for

@@ -10,7 +10,8 @@ from engine_in_tests import an_engine
 from genie_in_tests import GENIE, HINT, TwoNodes, a_shaping, queued, submit
 from machines_in_tests import BASIC
 
-from slurm_plugin.base.protocol import Notice, encode_request
+from bench.request_lines import encode_request
+from slurm_plugin.base.protocol import Notice
 from slurm_plugin.decide.decision_log import read
 from slurm_plugin.errors import SlurmError
 from slurm_plugin.serve import setup

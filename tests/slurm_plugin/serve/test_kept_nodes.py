@@ -15,9 +15,10 @@ from engine_in_tests import an_engine, written
 from machines_in_tests import BASIC, mask, node, place
 from node_tables_in_tests import TABLE, SlowLook, halves, table_of, told
 
+from bench.request_lines import encode_request
 from slurm_plugin.act.lending.at_start.reservations import LoanReservation
 from slurm_plugin.base.node_lines import NodesPart, TableChanges, digest, mix
-from slurm_plugin.base.protocol import Place, Use, encode_request, split
+from slurm_plugin.base.protocol import Place, Use, split
 from slurm_plugin.decide import decision_log
 from slurm_plugin.decide.kept_nodes import MOST_TABLES
 from slurm_plugin.serve.service import Engine

@@ -12,8 +12,9 @@ from engine_in_tests import an_engine, written
 from machines_in_tests import BASIC, mask, node, place
 from node_tables_in_tests import TABLE, SlowLook, halves, table_of, told
 
+from bench.request_lines import encode_request
 from slurm_plugin.base.node_lines import NodesPart, TableChanges, digest, mix
-from slurm_plugin.base.protocol import encode_request, split
+from slurm_plugin.base.protocol import split
 from slurm_plugin.serve.service import Engine
 from slurm_plugin.serve.setup import look_over
 

@@ -9,8 +9,9 @@ import pytest
 from engine_in_tests import served
 from machines_in_tests import mask, node, place
 
+from bench.request_lines import encode_request
 from slurm_plugin.base.log_lines import of_plain
-from slurm_plugin.base.protocol import Notice, encode_request
+from slurm_plugin.base.protocol import Notice
 from slurm_plugin.errors import PluginError
 from slurm_plugin.queue.snapshot import Detail, Snapshot
 from slurm_plugin.serve.metric_families import FAMILIES

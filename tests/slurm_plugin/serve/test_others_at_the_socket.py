@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 
 from slurm_plugin.base import client
-from slurm_plugin.base.protocol import Admin
 from slurm_plugin.cli.site.status import status
 from slurm_plugin.errors import EngineDown
 from slurm_plugin.serve.server import LineAnswer, LineServer
@@ -119,7 +118,7 @@ async def test_the_group_reads_what_the_engine_wrote_and_nobody_else_does(path):
             option = next(one for one in status.params if one.name == "socket_path")
             assert option.type.convert(str(path), option, None) == path
             with pytest.raises(EngineDown, match="permission denied; run this as root"):
-                client.ask(path, Admin("reload", 1))
+                client.ask(path, b"reload id=1\n")
         with (
             being(MEMBER, MEMBER),
             pytest.raises(EngineDown, match="permission denied; run this as root"),

@@ -4,7 +4,8 @@ import pytest
 from engine_in_tests import an_engine
 from machines_in_tests import BASIC, mask, node, place
 
-from slurm_plugin.base.protocol import Submit, encode_request, split, unquote
+from bench.request_lines import encode_request
+from slurm_plugin.base.protocol import Submit, split, unquote
 from slurm_plugin.serve.run import _known_to
 from slurm_plugin.serve.service import Engine
 from slurm_plugin.slurm.interface import QueuedJob

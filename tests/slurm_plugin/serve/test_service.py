@@ -23,13 +23,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from machines_in_tests import BASIC, mask, node, place
 
+from bench.request_lines import encode_request
 from slurm_plugin.base import client
 from slurm_plugin.base.node_lines import NodesPart
 from slurm_plugin.base.protocol import (
     MAX_REPLY_BYTES,
-    Admin,
     Submit,
-    encode_request,
     split,
     unquote,
 )
@@ -331,21 +330,22 @@ def until_status(path: Path, wanted: str) -> None:
 
 def test_the_process_answers_reloads_at_sighup_and_ends_at_sigterm(process, tmp_path):
     path = tmp_path / "engine.sock"
-    verb, values = client.ask(path, place(node("dgx1", 0xFF, mask(0, 1)), id=5))
+    verb, values = client.ask(path, encode_request(place(node("dgx1", 0xFF, mask(0, 1)), id=5)))
     assert (verb, values["node"]) == ("use", "dgx1/9")
     written(tmp_path, BASIC.replace("mode: enforce", "mode: observe"))
     process.send_signal(signal.SIGHUP)
     until_status(path, "observe")
     written(tmp_path, "nonsense")
     process.send_signal(signal.SIGHUP)
-    assert client.ask(path, place(node("dgx1", 0xFF, mask(0, 1)), id=6))[0] == "pass"
+    line = encode_request(place(node("dgx1", 0xFF, mask(0, 1)), id=6))
+    assert client.ask(path, line)[0] == "pass"
     process.send_signal(signal.SIGTERM)
     assert process.wait(10) == 0
     assert not path.exists()
     records = list(decision_log.read(setup.load(written(tmp_path)).config.decision_log))
     assert [record.applied for record in records] == [True, False]
     with pytest.raises(EngineDown, match="no such socket: the engine is not running"):
-        client.ask(path, Admin("ping", 1))
+        client.ask(path, b"ping id=1\n")
 
 
 def test_the_process_writes_its_status_for_the_group_and_takes_it_along(process, tmp_path):
@@ -367,14 +367,14 @@ def test_the_process_writes_its_status_for_the_group_and_takes_it_along(process,
 
 def test_without_descriptors_the_engine_says_little_and_answers_when_it_has_some(process, tmp_path):
     path, log = tmp_path / "engine.sock", tmp_path / "engine.log"
-    assert client.ask(path, Admin("ping", 1))
+    assert client.ask(path, b"ping id=1\n")
     soft, hard = resource.prlimit(process.pid, resource.RLIMIT_NOFILE)
     # A new one would have to be 0, 1 or 2, which are taken; those that are open stay open.
     resource.prlimit(process.pid, resource.RLIMIT_NOFILE, (3, hard))
     with pytest.raises(EngineDown):
-        client.ask(path, Admin("ping", 1), timeout_s=3)
+        client.ask(path, b"ping id=1\n", timeout_s=3)
     resource.prlimit(process.pid, resource.RLIMIT_NOFILE, (soft, hard))
-    assert client.ask(path, Admin("ping", 1), timeout_s=30)
+    assert client.ask(path, b"ping id=1\n", timeout_s=30)
     said = log.read_text().splitlines()
     assert [line for line in said if "Too many open files; raise LimitNOFILE" in line]
     assert len(said) < 20, said
@@ -386,7 +386,7 @@ def test_a_killed_engine_leaves_a_socket_that_the_next_one_takes_over(process, t
     process.wait()
     assert path.exists()
     with pytest.raises(EngineDown, match="nobody listens"):
-        client.ask(path, Admin("ping", 1))
+        client.ask(path, b"ping id=1\n")
     bind(path).close()
 
 

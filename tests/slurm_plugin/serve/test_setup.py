@@ -111,10 +111,10 @@ def test_of_a_large_node_all_patterns_are_asked_about_on_sets_that_differ(monkey
 ASKED = """\
 import sys
 from pathlib import Path
+from bench.request_lines import encode_request
 from engine_in_tests import an_engine
 from machines_in_tests import node, place
 from policies.registry import registry
-from slurm_plugin.base.protocol import encode_request
 
 engine = an_engine(Path(sys.argv[1]))
 two = node("dgx1", 0xFF, 0x7), node("dgx2", 0xFF, 0x7)

@@ -7,7 +7,8 @@ import pytest
 from engine_in_tests import an_engine
 from machines_in_tests import mask, node, place
 
-from slurm_plugin.base.protocol import Submit, encode_request
+from bench.request_lines import encode_request
+from slurm_plugin.base.protocol import Submit
 from slurm_plugin.queue.slow_users import (
     AT_ONCE_S,
     FORGIVES_EVERY_S,
