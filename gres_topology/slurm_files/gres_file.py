@@ -17,7 +17,6 @@ from pathlib import Path
 from gres_topology import cpulist, hostlist, links, plain_file
 from gres_topology.errors import TopologyError
 from gres_topology.slurm_files import conf_lines
-from gres_topology.slurm_files.conf_lines import ConfLine
 from gres_topology.topology import NodeTopology
 
 #: The number of a model in what Slurm's AutoDetect makes of its name (`nvidia_rtx_a6000`): whole,
@@ -32,14 +31,10 @@ _PRODUCT = re.compile(r".*\[(.+)\]")
 
 @dataclass(frozen=True, slots=True)
 class GresLine:
-    """One GPU's line: values as written, `links` and `cores` parsed."""
+    """One GPU's device, and its type as written."""
 
-    node_names: str
-    name: str
     file: str
-    type: str | None = None
-    cores: tuple[int, ...] | None = None
-    links: tuple[int, ...] | None = None
+    type: str | None
 
 
 #: What slurmd knows of AutoDetect=, in the order in which it looks: `_handle_autodetect_flags`
@@ -241,56 +236,36 @@ def _device(topology: NodeTopology, gpu: int, pattern: str) -> str:
         ) from None
 
 
-#: Keys in lower case and values of a line, and where it stands.
-_Located = tuple[str, dict[str, str]]
+def _text(path: Path) -> str:
+    try:
+        raw = plain_file.read_bytes(path)
+    except OSError as error:
+        raise TopologyError(f"{path}: {error.strerror}") from None
+    if b"\0" in raw:
+        raise TopologyError(f"{path}: has a NUL byte, behind which Slurm reads nothing of a line")
+    # Comments may be in any encoding.
+    return raw.decode("utf-8", "surrogateescape")
 
 
-def parse(text: str, *, source: str = "gres.conf") -> list[GresLine]:
-    """The GPU lines of a gres.conf in order, without what it includes; TopologyError with the line.
+def load_devices(path: Path, text_of: Callable[[Path], str] = _text) -> NodeDevices:
+    """What the file and those that it includes say of each node's GPUs; `text_of` reads a file.
 
-    Ranges in File= are written out, one entry per device, as Slurm does.
+    In the order in which slurmd reads it: first the lines without NodeName=, wherever they stand in
+    the file, and then the node's own; it does not look into those of other nodes
+    (`gres_g_node_config_load` and `_parse_gres_config_node` in Slurm's gres.c, in all releases from
+    22.05 to 26.05). TopologyError where a file cannot be read, and for a line that is no
+    `Key=value`, or a host list that cannot be read: it may be any node's.
     """
-    return _gpus(_of_text(text, source))
-
-
-def node_devices(text: str, *, source: str = "gres.conf") -> NodeDevices:
-    """What a gres.conf says of each node's GPUs, in the order in which slurmd reads it.
-
-    slurmd takes the lines without NodeName= first, wherever they stand in the file, and then the
-    node's own, and does not look into those of other nodes: `gres_g_node_config_load` and
-    `_parse_gres_config_node` in Slurm's gres.c, in all releases from 22.05 to 26.05. TopologyError
-    for a line that is no `Key=value`, or a host list that cannot be read: it may be any node's.
-    """
-    return _devices(_of_text(text, source))
-
-
-def _of_text(text: str, source: str) -> list[_Located]:
-    """The lines of a gres.conf, without what it includes."""
-    return _located((source, line) for line in conf_lines.lines(text))
-
-
-def _located(found: Iterable[tuple[object, ConfLine]]) -> list[_Located]:
-    """The same of lines of several files."""
-    located = []
-    for file, line in found:
-        where = f"{file} line {line.number}"
-        try:
-            located.append((where, conf_lines.pairs(line)))
-        except ValueError as error:
-            raise TopologyError(f"{where}: {error}") from None
-    return located
-
-
-def _gpus(located: Iterable[_Located]) -> list[GresLine]:
-    return [line for where, pairs in located for line in _lines(pairs, where)]
-
-
-def _devices(located: Iterable[_Located]) -> NodeDevices:
     for_all: list[GresLine] = []
     by_node: dict[str, list[GresLine]] = {}
     detection: dict[str, str] = {}
     faults: dict[str, str] = {}
-    for where, pairs in located:
+    for file, line in conf_lines.included(path, text_of):
+        where = f"{file} line {line.number}"
+        try:
+            pairs = conf_lines.pairs(line)
+        except ValueError as error:
+            raise TopologyError(f"{where}: {error}") from None
         nodes = _nodes(pairs.get("nodename", ""), where)
         try:
             found = _lines(pairs, where)
@@ -307,25 +282,6 @@ def _devices(located: Iterable[_Located]) -> NodeDevices:
                 by_node.setdefault(node, []).extend(found)
     lines = {node: [*for_all, *own] for node, own in by_node.items()}
     return NodeDevices({"": for_all, **lines}, detection, faults)
-
-
-def _text(path: Path) -> str:
-    try:
-        raw = plain_file.read_bytes(path)
-    except OSError as error:
-        raise TopologyError(f"{path}: {error.strerror}") from None
-    if b"\0" in raw:
-        raise TopologyError(f"{path}: has a NUL byte, behind which Slurm reads nothing of a line")
-    # Comments may be in any encoding.
-    return raw.decode("utf-8", "surrogateescape")
-
-
-def load_devices(path: Path, text_of: Callable[[Path], str] = _text) -> NodeDevices:
-    """What the file and those that it includes say of each node's GPUs; `text_of` reads a file.
-
-    TopologyError where one cannot be read, and as `node_devices`.
-    """
-    return _devices(_located(conf_lines.included(path, text_of)))
 
 
 def _detection(pairs: Mapping[str, str]) -> str:
@@ -361,9 +317,9 @@ def _lines(pairs: Mapping[str, str], where: str) -> list[GresLine]:
         return []
     try:
         files = list(_files(pairs.get("file") or pairs["files"]))
-        counts = _links(pairs.get("links") or pairs.get("link") or "")
-        # As Slurm's bit_unfmt, which does not mind brackets.
-        cores = cpulist.parse_list(pairs["cores"].strip("[]")) if "cores" in pairs else None
+        if "cores" in pairs:
+            # For its faults; as Slurm's bit_unfmt, which does not mind brackets.
+            cpulist.parse_list(pairs["cores"].strip("[]"))
     except ValueError as error:
         raise TopologyError(f"{where}: {error}; expected numbers") from None
     count = pairs.get("count", "")
@@ -371,24 +327,7 @@ def _lines(pairs: Mapping[str, str], where: str) -> list[GresLine]:
         raise TopologyError(
             f"{where}: Count={count} of {len(files)} files: slurmd stops there; leave Count= out"
         )
-    return [
-        GresLine(
-            node_names=pairs.get("nodename", ""),
-            name=pairs["name"],
-            file=file,
-            type=pairs.get("type"),
-            cores=cores,
-            links=counts,
-        )
-        for file in files
-    ]
-
-
-def _links(text: str) -> tuple[int, ...] | None:
-    """The counts of Links=; None for none, and for others than numbers, which slurmd ignores."""
-    words = text.split(",")
-    is_sound = all(re.fullmatch(r" *-?\d{1,5} *", word, re.A) for word in words)
-    return tuple(map(int, words)) if is_sound else None
+    return [GresLine(file, pairs.get("type")) for file in files]
 
 
 def _files(text: str) -> Iterator[str]:

@@ -5,13 +5,17 @@ from pathlib import Path
 
 import pytest
 
-from gres_topology import catalog
-from gres_topology.slurm_files import gres_file
+from gres_topology import catalog, cpulist
 from slurm_cluster.description import DEFAULT, Description, DescriptionError, read, text_of, write
 from slurm_plugin.config import settings as config
 
 FILE = Path("/etc/slurm/gputopo.yaml")
 OTHERS = Description({"hgx1": "dgx-h100", "amd[01-02]": "mi300x", "cpu1": ""})
+
+
+def written(gres_conf):
+    """Keys and values of each line."""
+    return [dict(word.split("=") for word in line.split()) for line in gres_conf.splitlines()]
 
 
 def test_our_own_cluster():
@@ -43,9 +47,9 @@ def test_slurms_own_files():
         "NodeName=cpu1 Sockets=2 CoresPerSocket=4 ThreadsPerCore=1 RealMemory=4000 State=UNKNOWN",
     ]
     assert "Gres=gpu:h100.s0:1,gpu:h100.s1:1," in files["image/nodes-slots.conf"]
-    lines = gres_file.parse(files["image/gres.conf"])
-    assert [line.node_names for line in lines] == ["hgx1"] * 8 + ["amd[01-02]"] * 8
-    assert [line.cores for line in lines[:8]] == [tuple(range(8))] * 4 + [tuple(range(8, 16))] * 4
+    lines = written(files["image/gres.conf"])
+    assert [line["NodeName"] for line in lines] == ["hgx1"] * 8 + ["amd[01-02]"] * 8
+    assert [line["Cores"] for line in lines[:8]] == ["0-7"] * 4 + ["8-15"] * 4
     assert files["image/fakegpu/hosts"].splitlines()[-2:] == ["amd02 mi300x 8", "cpu1  0"]
 
 
@@ -55,8 +59,9 @@ def test_every_machine_of_the_catalog_makes_a_node(machine):
     files = Description({"n1": machine}).files()
     words = dict(word.split("=") for word in files["image/nodes.conf"].split())
     cores = int(words["Sockets"]) * int(words["CoresPerSocket"])
-    lines = gres_file.parse(files["image/gres.conf"])
-    assert max(core for line in lines for core in line.cores or ()) < cores
+    lines = written(files["image/gres.conf"])
+    listed = [line["Cores"] for line in lines if "Cores" in line]
+    assert max(core for text in listed for core in cpulist.parse_list(text)) < cores
     assert config.parse(files["image/gputopo.yaml"], FILE).nodes[0].nodes == ("n1",)
 
 

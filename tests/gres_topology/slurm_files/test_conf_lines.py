@@ -23,10 +23,13 @@ SAME = {
 }
 
 
+def read(text: str) -> gres_file.NodeDevices:
+    return gres_file.load_devices(Path("t"), lambda _: text)
+
+
 @pytest.mark.parametrize("text", SAME.values(), ids=SAME)
 def test_a_line_means_the_same_however_slurm_lets_it_be_written(text):
-    (device, other) = gres_file.node_devices(text).lines["n1"]
-    assert (device.file, other.file) == ("/dev/nvidia0", "/dev/nvidia1")
+    assert read(text).files("n1") == ["/dev/nvidia0", "/dev/nvidia1"]
 
 
 @pytest.mark.parametrize(
@@ -96,13 +99,13 @@ def test_a_file_that_cannot_be_included_is_named(tmp_path, gres, says):
 )
 def test_devices_stand_in_the_order_in_which_they_are_written(file, devices):
     """slurmd counts GPUs in it where it does not detect them."""
-    found = gres_file.node_devices(f"Name=gpu File={file}\n").files("n1")
+    found = read(f"Name=gpu File={file}\n").files("n1")
     assert [name.removeprefix("/dev/nvidia") for name in found] == devices.split()
 
 
 @pytest.mark.parametrize("file", ["/dev/x[3-1]", "/dev/x[0-]", "/dev/x[٣]", "/dev/x[0", "/dev/x[]"])
 def test_a_range_that_is_none_is_an_error_with_its_line(file):
-    found = gres_file.node_devices(f"Name=gpu File={file}\n", source="t")
+    found = read(f"Name=gpu File={file}\n")
     with pytest.raises(TopologyError, match="t line 1: File="):
         found.files("n1")
 

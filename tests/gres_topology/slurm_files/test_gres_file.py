@@ -2,6 +2,7 @@
 
 import dataclasses
 import re
+from pathlib import Path
 
 import pytest
 
@@ -9,6 +10,15 @@ from gres_topology import NumaNode, TopologyError, catalog, cpulist, gres_conf, 
 from gres_topology.slurm_files import gres_file, mapping
 
 FAKE = "/dev/fakegpu{index}"
+
+
+def written(text):
+    """Keys and values of each line."""
+    return [dict(word.split("=") for word in line.split()) for line in text.splitlines()]
+
+
+def read(text):
+    return gres_file.load_devices(Path("my.conf"), lambda _: text)
 
 
 #: What nvidia-smi, rocm-smi and xpu-smi call GPUs, and the type that gres.conf gets.
@@ -70,12 +80,15 @@ class TestGresConf:
     @pytest.mark.parametrize("name", catalog.names())
     def test_what_is_written_reads_back(self, name):
         machine = catalog.load(name)
-        lines = gres_file.parse(gres_conf(machine, "n[1-2]", FAKE))
-        assert [line.file for line in lines] == [f"/dev/fakegpu{i}" for i in range(machine.gpus)]
-        for gpu, line in enumerate(lines):
-            assert (line.node_names, line.name) == ("n[1-2]", "gpu")
-            assert line.links[gpu] == -1
-            assert [c for i, c in enumerate(line.links) if i != gpu] == [
+        text = gres_conf(machine, "n[1-2]", FAKE)
+        files = [f"/dev/fakegpu{i}" for i in range(machine.gpus)]
+        assert read(text).files("n1") == read(text).files("n2") == files
+        assert read(text).files("n3") == []
+        for gpu, line in enumerate(written(text)):
+            assert line["Name"] == "gpu"
+            counts = list(map(int, line["Links"].split(",")))
+            assert counts[gpu] == -1
+            assert [c for i, c in enumerate(counts) if i != gpu] == [
                 links.link_count(k) for i, k in enumerate(machine.kinds[gpu]) if i != gpu
             ]
 
@@ -113,8 +126,7 @@ class TestGresConf:
 
     def test_cores_count_node_by_node_and_threads_are_folded(self):
         def cores(name):
-            lines = gres_file.parse(gres_conf(catalog.load(name), "n1", FAKE))
-            return [cpulist.format_list(line.cores) for line in lines]
+            return [line["Cores"] for line in written(gres_conf(catalog.load(name), "n1", FAKE))]
 
         assert cores("dgx1v") == ["0-19"] * 4 + ["20-39"] * 4  # siblings apart: 0 and 40
         assert cores("minsky") == ["0-9"] * 2 + ["10-19"] * 2  # eight adjacent threads
@@ -149,8 +161,9 @@ class TestGresConf:
     def test_cores_may_be_stated_by_numa_node(self, name):
         machine = catalog.load(name)
         stated = {node: (2 * i, 2 * i + 1) for i, node in enumerate(sorted(set(machine.numa)))}
-        lines = gres_file.parse(gres_conf(machine, "n1", FAKE, numa_cores=stated))
-        assert [line.cores for line in lines] == [stated[node] for node in machine.numa]
+        lines = written(gres_conf(machine, "n1", FAKE, numa_cores=stated))
+        cores = [cpulist.parse_list(line["Cores"]) for line in lines]
+        assert cores == [stated[node] for node in machine.numa]
 
     def test_cores_that_cannot_be_counted_are_refused(self):
         machine = catalog.load("dgx1v")
@@ -164,23 +177,22 @@ class TestGresConf:
 
     def test_known_minors_name_the_files(self):
         machine = dataclasses.replace(catalog.load("minsky"), minors=(2, 3, 0, 1))
-        files = [line.file for line in gres_file.parse(gres_conf(machine, "n1"))]
-        assert files == ["/dev/nvidia2", "/dev/nvidia3", "/dev/nvidia0", "/dev/nvidia1"]
+        files = read(gres_conf(machine, "n1")).files("n1")
+        assert files == [f"/dev/nvidia{minor}" for minor in (2, 3, 0, 1)]
 
     def test_file_ranges_are_written_out(self):
-        lines = gres_file.parse("NodeName=n1 Name=gpu File=/dev/nvidia[0-1,3] Cores=0-3 # x\n")
-        assert [line.file for line in lines] == ["/dev/nvidia0", "/dev/nvidia1", "/dev/nvidia3"]
+        found = read("NodeName=n1 Name=gpu File=/dev/nvidia[0-1,3] Cores=0-3 # x\n")
+        assert found.files("n1") == ["/dev/nvidia0", "/dev/nvidia1", "/dev/nvidia3"]
 
     def test_lists_may_end_in_a_comma_and_cores_stand_in_brackets(self):
         """MIT CSAIL's gres.conf, and one with COREs=: Slurm's hostlist.c and bitstring.c."""
         text = "NodeName=n1,n2, Name=gpu COREs=[0-3] File=/dev/x0,\n"
-        found = gres_file.node_devices(text)
+        found = read(text)
         assert found.files("n1") == found.files("n2") == ["/dev/x0"]
-        assert found.lines["n1"][0].cores == (0, 1, 2, 3)
 
     def test_a_bad_line_is_named(self):
-        with pytest.raises(TopologyError, match=r"gres.conf line 2: 'Links'; expected Key=value"):
-            gres_file.parse("Name=gpu File=/dev/nvidia0\nName=gpu Links File=/dev/nvidia1\n")
+        with pytest.raises(TopologyError, match=r"my.conf line 2: 'Links'; expected Key=value"):
+            read("Name=gpu File=/dev/nvidia0\nName=gpu Links File=/dev/nvidia1\n")
 
     @pytest.mark.parametrize("bad", ["n1 Name=x", "n1\nNodeName=n2", ""])
     def test_node_names_cannot_smuggle_lines(self, bad):
@@ -193,7 +205,7 @@ class TestDeviceFiles:
         """As slurmd does, wherever they stand in the file."""
         text = "NodeName=n[1-2] Name=gpu File=/dev/x0\nName=gpu File=/dev/x[2-3]\n"
         text += "NodeName=n2 Name=gpu File=/dev/x1\nName=gpu File=/dev/x4\n"
-        found = gres_file.node_devices(text)
+        found = read(text)
         common = ["/dev/x2", "/dev/x3", "/dev/x4"]
         assert found.files("n9") == common
         assert found.files("n1") == [*common, "/dev/x0"]
@@ -201,7 +213,7 @@ class TestDeviceFiles:
 
     def test_a_host_list_that_cannot_be_read_is_named(self):
         with pytest.raises(TopologyError, match=r"my.conf line 1: NodeName=n\[1-: "):
-            gres_file.node_devices("NodeName=n[1- Name=gpu File=/dev/x0", source="my.conf")
+            read("NodeName=n[1- Name=gpu File=/dev/x0")
 
     @pytest.mark.parametrize(
         ("text", "by_node"),
@@ -218,23 +230,28 @@ class TestDeviceFiles:
         ],
     )  # fmt: skip
     def test_a_nodes_own_word_on_detecting_counts_before_that_for_all(self, text, by_node):
-        found = gres_file.node_devices(text)
+        found = read(text)
         assert {node: found.detected_by(node) for node in by_node} == by_node
 
     @pytest.mark.parametrize("word", ["nvlm", "offline", "yes"])
     def test_a_way_of_detecting_that_no_release_knows_is_named(self, word):
         says = f"my.conf line 2: AutoDetect={word}; expected full, .*, nvidia or off"
-        found = gres_file.node_devices(f"# GPUs\nAutoDetect={word}\n", source="my.conf")
+        found = read(f"# GPUs\nAutoDetect={word}\n")
         with pytest.raises(TopologyError, match=says):
             found.detected_by("n1")
 
     @pytest.mark.parametrize(
         "bad",
-        ["AutoDetect=nvlm", "Name=gpu File=/dev/x[3-1]", "Name=gpu File=/dev/x[0-7] Count=7"],
+        [
+            "AutoDetect=nvlm",
+            "Name=gpu File=/dev/x[3-1]",
+            "Name=gpu File=/dev/x[0-7] Count=7",
+            "Name=gpu File=/dev/x1 Cores=0-",
+        ],
     )
     def test_a_line_that_cannot_be_read_costs_its_own_nodes(self, bad):
         text = f"Name=gpu File=/dev/x0\nNodeName=n[2-3] {bad}\nNodeName=n3 Name=gpu File=/dev/x1\n"
-        found = gres_file.node_devices(text, source="my.conf")
+        found = read(text)
         assert (found.files("n1"), found.detected_by("n1")) == (["/dev/x0"], "")
         for node in ("n2", "n3"):
             for ask in (found.files, found.detected_by, lambda node: found.follows_types(node, ())):
@@ -242,13 +259,13 @@ class TestDeviceFiles:
                     ask(node)
 
     @pytest.mark.parametrize("links", ["0,0,-1,,0", "a", "1;2", ""])
-    def test_links_that_slurmd_ignores_are_none(self, links):
+    def test_links_that_slurmd_ignores_cost_nothing(self, links):
         """One of deepops' issue 1102, which ran so."""
-        found = gres_file.node_devices(f'NodeName=n1 Name=gpu File=/dev/x0 Links="{links}"\n')
-        assert (found.files("n1"), found.lines["n1"][0].links) == (["/dev/x0"], None)
+        found = read(f'NodeName=n1 Name=gpu File=/dev/x0 Links="{links}"\n')
+        assert found.files("n1") == ["/dev/x0"]
 
     def test_a_gpu_may_be_named_in_any_case(self):
-        found = gres_file.node_devices("NodeName=n1 name=GPU Type=h100 FILE=/dev/x[0-1]\n")
+        found = read("NodeName=n1 name=GPU Type=h100 FILE=/dev/x[0-1]\n")
         assert found.files("n1") == ["/dev/x0", "/dev/x1"]
 
     @pytest.mark.parametrize(
@@ -261,12 +278,12 @@ class TestDeviceFiles:
     )  # fmt: skip
     def test_slurmd_counts_the_types_in_slurm_confs_order(self, types, follows):
         text = "Name=gpu Type=a100 File=/dev/x0\nName=gpu Type=h100 File=/dev/x[1-2]\n"
-        assert gres_file.node_devices(text).follows_types("n1", types) == follows
+        assert read(text).follows_types("n1", types) == follows
 
     def test_types_that_take_turns_are_in_no_order_of_types(self):
         text = "".join(f"Name=gpu Type={kind} File=/dev/x{i}\n" for i, kind in enumerate("aba"))
         for types in (("a", "b"), ("b", "a")):
-            assert not gres_file.node_devices(text).follows_types("n1", types)
+            assert not read(text).follows_types("n1", types)
 
     @pytest.mark.parametrize(
         ("content", "told"),
@@ -285,10 +302,10 @@ class TestDeviceFiles:
 
 class TestSlots:
     def test_every_gpu_is_a_type_of_its_own(self):
-        lines = gres_file.parse(gres_conf(catalog.load("minsky"), "n1", FAKE, slots=True))
-        assert [line.type for line in lines] == ["p100.s0", "p100.s1", "p100.s2", "p100.s3"]
+        lines = written(gres_conf(catalog.load("minsky"), "n1", FAKE, slots=True))
+        assert [line["Type"] for line in lines] == ["p100.s0", "p100.s1", "p100.s2", "p100.s3"]
         unnamed = gres_conf(catalog.load("minsky"), "n1", FAKE, gpu_type="", slots=True)
-        assert [line.type for line in gres_file.parse(unnamed)] == ["s0", "s1", "s2", "s3"]
+        assert [line["Type"] for line in written(unnamed)] == ["s0", "s1", "s2", "s3"]
 
     def test_the_node_line_has_the_same_types_and_the_model_as_a_feature(self):
         words = gres_file.slots_node_words(catalog.load("minsky"), "n[1-2]")
