@@ -150,7 +150,7 @@ def another_release(site: Site) -> None:
 
 #: What is wrong, how it comes about, words of what is said.
 WRONG: list[tuple[str, Callable[[Site], object], str]] = [
-    ("no gputopo.yaml", lambda site: site.played.config.unlink(), f"is not there: cp {SAMPLE}"),
+    ("no gputopo.yaml", lambda site: site.played.config.unlink(), "gputopo init shows"),
     ("a wrong gputopo.yaml", lambda site: site.played.config.write_text("sockte: /x"),
      "sockte: unknown key"),
     ("a plugin for another release", another_release, "is built for 25.05.3, slurmctld is 24.11.5"),
