@@ -3,7 +3,8 @@
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from loans_in_tests import AT, SETTINGS, LendingSlurm, a_donor
+from jobs_in_tests import node, waits
+from loans_in_tests import ALICES, AT, SETTINGS, LendingSlurm, a_donor
 from machines_in_tests import BASIC, basic_decider
 
 from slurm_plugin.act.lending.at_start import planning
@@ -34,25 +35,12 @@ LOCAL = {"tres_per_node": "gres/gpu:2", "req_nodes": "dgx1"}
 def job(kept: str = "may remote=1", job_id: int = 7, **fields: object) -> QueuedJob:
     """A waiting job of four GPUs; `kept` is what its bracket says, '' for none."""
     comment = f"[gpu-topo: remote=allow] [gpu-loan: {kept}]" if kept else ""
-    values: dict[str, object] = {
-        "name": str(job_id), "partition": "batch", "state": "PENDING", "reason": "Resources",
-        "priority": 5, "time_limit_s": 90, "cpus": 4, "uid": 1000, "user": "alice",
-        "account": "research",
-        "min_nodes": 1, "ntasks": 1, "tres_per_node": "gres/gpu:4", "admin_comment": comment,
-    }  # fmt: skip
-    return QueuedJob(job_id, **{**values, **fields})
+    values = {"priority": 5, "time_limit_s": 90, "cpus": 4, "admin_comment": comment, **ALICES}
+    return waits(job_id, 4, **{**values, **fields})
 
 
 def donor(comment: str = "gpu-donor ready of=7 port=50001", **fields: object) -> QueuedJob:
     return a_donor(71, comment, **{"gpus": {"dgx2": (2, 3)}, **fields})
-
-
-def node(name: str, used: Sequence[int], **fields: object) -> SlurmNode:
-    values: dict[str, object] = {
-        "state": ("MIXED",), "partitions": ("batch",), "weight": 1, "cpus": 16, "memory_mb": 4000,
-        "gpus": {"v100": 8}, "used": tuple(used), "used_by_type": {"v100": len(used)},
-    }  # fmt: skip
-    return SlurmNode(name, **{**values, **fields})
 
 
 NODES = (node("dgx1", range(2, 8)), node("dgx2", (0, 1, 4, 5, 6, 7)))

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from jobs_in_tests import node
 from machines_in_tests import BASIC, a_submit, basic_config, basic_decider
 from slots_in_tests import Counting
 
@@ -97,6 +98,4 @@ class TwoNodes(Counting):
 
 def a_node(name: str, used: int = 0, *state: str) -> SlurmNode:
     """A node of eight GPUs, the first ones in use."""
-    return SlurmNode(
-        name, state or ("IDLE",), ("dl",), 1, 16, 4000, {"v100": 8}, tuple(range(used))
-    )
+    return node(name, range(used), state=state or ("IDLE",), partitions=("dl",))

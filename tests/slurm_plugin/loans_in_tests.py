@@ -7,6 +7,8 @@ from pathlib import Path
 from socket import AF_UNIX, SHUT_RDWR, socket
 from threading import Thread
 
+from jobs_in_tests import waits
+
 from slurm_plugin.act.lending.acting.question import Question
 from slurm_plugin.base.job_notes.loan import Loan, LoanDonor
 from slurm_plugin.base.job_notes.records import GateRecord
@@ -22,6 +24,7 @@ SETTINGS = RemoteConfig(presets.load("echo"), allow=True)
 LOAN = Loan("dgx1", 0b11, (LoanDonor("dgx2", 0b110, 71), LoanDonor("dgx3", 0b1, 72)))
 REQUEST = "token=t tpn=gres/gpu:5 nodes=1- by=node remote=1"
 AT = 1000
+ALICES = {"uid": 1000, "user": "alice", "account": "research"}
 
 
 def node(name: str, free: int, slots: tuple[str, ...] = V100, **more: object) -> Node:
@@ -39,12 +42,10 @@ THREE = room(node("dgx1", 0b11), node("dgx2", 0b111), node("dgx3", 0b1))
 
 def queued(stage: str = "gated", job_id: int = 7, more: str = "", **fields: object) -> QueuedJob:
     values: dict[str, object] = {
-        "name": str(job_id), "partition": "batch", "state": "PENDING", "reason": "BeginTime",
-        "priority": 100, "eligible": 1100, "time_limit_s": 90, "cpus": 4,
-        "uid": 1000, "user": "alice", "account": "research",
-        "admin_comment": f"[gpu-slots: {stage} {REQUEST} {more}]",
+        "reason": "BeginTime", "priority": 100, "eligible": 1100, "time_limit_s": 90, "cpus": 4,
+        "admin_comment": f"[gpu-slots: {stage} {REQUEST} {more}]", **ALICES,
     }  # fmt: skip
-    return QueuedJob(job_id, **{**values, **fields})
+    return waits(job_id, 0, **{**values, **fields})
 
 
 def gated_with(loaned: Loan, at: int = AT, **fields: object) -> QueuedJob:

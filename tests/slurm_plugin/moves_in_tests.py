@@ -6,6 +6,7 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
+from jobs_in_tests import node, runs, waits
 from machines_in_tests import basic_decider
 
 from slurm_plugin.act.defrag import record
@@ -35,29 +36,16 @@ class Site:
         self.jobs = {
             FIRST: self.running(FIRST, "dgx1", "movable=30"),
             OTHER: self.running(OTHER, "dgx2", ""),
-            WAITING: QueuedJob(
-                WAITING, name="3", user="bob", uid=1001, partition="gpu", state="PENDING",
-                reason="Resources", priority=5, submit=9000, tres_per_node="gres/gpu:8",
+            WAITING: waits(
+                WAITING, 8, user="bob", uid=1001, partition="gpu", priority=5, submit=9000,
+                time_limit_s=0,
             ),
         }  # fmt: skip
         self.mover = self.engine()
 
     def running(self, number: int, where: str, hint: str, gpus=range(4)) -> QueuedJob:
-        return QueuedJob(
-            number,
-            name=str(number),
-            user="alice",
-            uid=1000,
-            partition="gpu",
-            state="RUNNING",
-            start=5000,
-            nodes=(where,),
-            gpus={where: tuple(gpus)},
-            tres_per_node="gres/gpu:4",
-            cpus=1,
-            priority=1,
-            admin_comment=f"[gpu-topo: {hint} | n]",
-        )
+        alices = {"user": "alice", "uid": 1000, "partition": "gpu", "start": 5000}
+        return runs(number, {where: gpus}, admin_comment=f"[gpu-topo: {hint} | n]", **alices)
 
     def engine(self) -> Mover:
         """One that starts anew, with what is on the disk."""
@@ -81,23 +69,10 @@ class Site:
 
     def nodes(self) -> list[SlurmNode]:
         def used(name):
-            gpus = (gpu for one in self.jobs.values() for gpu in one.gpus.get(name, ()))
-            return tuple(sorted(gpus))
+            return sorted(gpu for one in self.jobs.values() for gpu in one.gpus.get(name, ()))
 
-        return [
-            SlurmNode(
-                name,
-                ("IDLE",),
-                ("gpu",),
-                1,
-                64,
-                99_999,
-                {"v100": 8},
-                used(name),
-                {"v100": len(used(name))},
-            )
-            for name in ("dgx1", "dgx2")
-        ]
+        large = {"state": ("IDLE",), "partitions": ("gpu",), "cpus": 64, "memory_mb": 99_999}
+        return [node(name, used(name), **large) for name in ("dgx1", "dgx2")]
 
     def requeue_held(self, name: str) -> None:
         on_disk = json.loads(self.path.read_text())["open"]

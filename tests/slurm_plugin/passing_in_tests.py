@@ -6,7 +6,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import jobs_in_tests
 from engine_in_tests import an_engine
+from jobs_in_tests import waits
 from machines_in_tests import BASIC
 from slots_in_tests import Counting
 
@@ -25,12 +27,8 @@ RULE = Rule(mode="enforce", order="predicted")
 
 def job(job_id: int, gpus: int = 1, limit_s: int = 300, **more: object) -> QueuedJob:
     """A waiting job of partition batch; the later its id, the lower its priority."""
-    values = {
-        "name": str(job_id), "user": "ann", "account": "lab", "partition": "batch",
-        "state": "PENDING", "reason": "Resources", "priority": 1000 - job_id, "min_nodes": 1,
-        "submit": NOW, "tres_per_node": f"gres/gpu:{gpus}", "time_limit_s": limit_s, **more,
-    }  # fmt: skip
-    return QueuedJob(job_id, **values)
+    values = {"user": "ann", "account": "lab", "priority": 1000 - job_id, "submit": NOW}
+    return waits(job_id, gpus, **{**values, "time_limit_s": limit_s, **more})
 
 
 def runs(one: QueuedJob, *gpus: int, since: float = NOW) -> QueuedJob:
@@ -39,7 +37,7 @@ def runs(one: QueuedJob, *gpus: int, since: float = NOW) -> QueuedJob:
 
 
 def node(*used: int) -> list[SlurmNode]:
-    return [SlurmNode("n1", ("MIXED",), ("batch",), 1, 64, 9000, {"v100": 8}, used)]
+    return [jobs_in_tests.node("n1", used, cpus=64, memory_mb=9000)]
 
 
 #: Six of eight GPUs are in use, the first in line wants eight.

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import jobs_in_tests
 from machines_in_tests import basic_decider
 
 from policies.contract.bits import lowest_bits
@@ -112,27 +113,10 @@ def placed(job_id: int, at: int, slots: Sequence[int], keys: str = "", **more: o
 
 
 def running(
-    job_id: int, gpus: Sequence[int] | Mapping[str, Sequence[int]], **more: object
+    job_id: int, gpus: Sequence[int] | Mapping[str, Sequence[int]], /, **more: object
 ) -> QueuedJob:
     """A job that has had these GPUs, of dgx1 or of each node, for a quarter of an hour."""
-    held = gpus if isinstance(gpus, Mapping) else {"dgx1": gpus}
-    values: dict[str, object] = {
-        "name": str(job_id), "state": "RUNNING", "partition": "batch", "priority": 1, "cpus": 1,
-        "start": NOW - 900, "end": NOW + 600, "nodes": tuple(held),
-        "tres_per_node": f"gres/gpu:{max(map(len, held.values()))}",
-        "gpus": {node: tuple(some) for node, some in held.items() if some},
-    }  # fmt: skip
-    return QueuedJob(job_id, **{**values, **more})
-
-
-def waits(job_id: int, gpus: int, **more: object) -> QueuedJob:
-    """A job of one node that waits and is Slurm's own."""
-    values: dict[str, object] = {
-        "name": str(job_id), "state": "PENDING", "reason": "Resources", "partition": "batch",
-        "cpus": 1, "ntasks": 1, "min_nodes": 1, "tres_per_node": f"gres/gpu:{gpus}",
-        "time_limit_s": 3600,
-    }  # fmt: skip
-    return QueuedJob(job_id, **{**values, **more})
+    return jobs_in_tests.runs(job_id, gpus, **{"start": NOW - 900, "end": NOW + 600, **more})
 
 
 V100 = tuple(GPUS)

@@ -8,9 +8,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import jobs_in_tests
 import msgspec
 from aiohttp import ClientSession, TCPConnector
 from aiohttp.test_utils import TestServer
+from jobs_in_tests import waits
 
 from gres_topology import catalog
 from gres_topology.slurm_files import topology_conf
@@ -46,17 +48,14 @@ RECORD = {
 
 
 def node(name: str, used: tuple[int, ...] = (), **more: Any) -> SlurmNode:
-    values = {"gpus": {"v100": 8}, "used": used, "used_by_type": {"v100": len(used)}, **more}
-    usual = {"state": ("MIXED",), "partitions": ("gpu",), "weight": 1, "cpus": 40}
-    return SlurmNode(name, **{**usual, "memory_mb": 4000, "alloc_cpus": len(used), **values})
+    usual = {"partitions": ("gpu",), "cpus": 40, "alloc_cpus": len(used)}
+    return jobs_in_tests.node(name, used, **{**usual, **more})
 
 
 def job(number: int, uid: int, **more: Any) -> QueuedJob:
     user = {ALICE: "alice", BOB: "bob"}[uid]
     usual = {"user": user, "uid": uid, "account": f"{user}s", "partition": "gpu", "priority": 10}
-    usual |= {"state": "PENDING", "reason": "Resources", "submit": int(NOW) - 60, "min_nodes": 1}
-    usual |= {"name": str(number)}
-    return QueuedJob(number, **{**usual, "cpus": 1, "time_limit_s": 3600, **more})
+    return waits(number, 0, **{**usual, "submit": int(NOW) - 60, "ntasks": 0, **more})
 
 
 def running(number: int, uid: int, gpus: dict[str, tuple[int, ...]], **more: Any) -> QueuedJob:

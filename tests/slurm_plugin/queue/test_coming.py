@@ -6,7 +6,9 @@ from copy import deepcopy
 from dataclasses import replace
 from random import Random
 
+import jobs_in_tests
 import pytest
+from jobs_in_tests import waits
 
 from policies import RunningJob
 from policies.contract.running import RunningJobs
@@ -22,19 +24,15 @@ NOW = 10_000
 
 
 def waiting(job_id: int, gpus: int, **more: object) -> QueuedJob:
-    fields = {
-        **{"state": "PENDING", "partition": "batch", "priority": 100, "submit": job_id},
-        **{"min_nodes": 1, "time_limit_s": 600, "tres_per_node": f"gres/gpu:{gpus}"},
-        "uid": job_id,
-    }
-    return QueuedJob(job_id, **(fields | more))
+    fields = {"priority": 100, "submit": job_id, "time_limit_s": 600, "uid": job_id}
+    return waits(job_id, gpus, **(fields | more))
 
 
 def runs(job_id: int, end: int) -> QueuedJob:
     """Each is another user's."""
     start = NOW - 100
-    fields = {"state": "RUNNING", "start": start, "time_limit_s": max(1, end - start), "end": end}
-    return QueuedJob(job_id, uid=job_id, gpus={"dgx1": (job_id,)}, **fields)
+    fields = {"start": start, "time_limit_s": max(1, end - start), "end": end}
+    return jobs_in_tests.runs(job_id, (job_id,), uid=job_id, **fields)
 
 
 def asked(job: int, array: int = 0, partition: str = "batch") -> PlacementQuestion:

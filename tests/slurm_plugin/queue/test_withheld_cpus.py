@@ -4,6 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from jobs_in_tests import node
 
 from slurm_plugin.queue.candidates import BESIDE_OTHERS, Need, cpus_for, fits, open_groups
 from slurm_plugin.queue.capacity import (
@@ -15,7 +16,7 @@ from slurm_plugin.queue.capacity import (
     with_hold,
     without_holds,
 )
-from slurm_plugin.slurm.interface import QueuedJob, SlurmNode, SlurmPartition
+from slurm_plugin.slurm.interface import QueuedJob, SlurmPartition
 
 NARROW = SlurmPartition("narrow", ("dgx1",), False, max_cpus_per_node=4)
 SOCKET = SlurmPartition("socket", ("dgx1",), False, max_cpus_per_socket=3)
@@ -36,18 +37,8 @@ def dgx1(*running: QueuedJob, cpus_by_gpu: int = 0) -> Any:
     here = [job for job in running if job.state == "RUNNING" and "dgx1" in job.nodes]
     used = sum(job.cpus for job in here)
     names = tuple(one.name for one in PARTITIONS)
-    slurm = SlurmNode(
-        "dgx1",
-        ("MIXED",),
-        names,
-        1,
-        16,
-        4000,
-        {"v100": 8},
-        alloc_cpus=used,
-        cpus_by_gpu=cpus_by_gpu,
-        sockets=2,
-    )
+    fields = {"alloc_cpus": used, "cpus_by_gpu": cpus_by_gpu, "sockets": 2}
+    slurm = node("dgx1", partitions=names, **fields)
     return nodes_of([slurm], running, gpus_of_any_type, partitions=PARTITIONS)
 
 

@@ -2,13 +2,14 @@
 
 from dataclasses import replace
 
+import jobs_in_tests
 import pytest
 
 from gres_topology.slurm_files import topology_shown
 from gres_topology.slurm_files.network import Networks
 from slurm_plugin.queue.snapshot import Detail, Settings, Snapshot
 from slurm_plugin.serve.site_figures import MAX_REASONS, figures_of
-from slurm_plugin.slurm.interface import QueuedJob, SlurmNode, SlurmPartition
+from slurm_plugin.slurm.interface import QueuedJob, SlurmPartition
 
 NOW = 1_800_000_000
 FIT_NOWHERE = QueuedJob(
@@ -23,10 +24,7 @@ GATE = "[gpu-slots: gated tpn=gpu:2]"
 
 
 def node(name, used, state="IDLE"):
-    types = {"v100": len(used)}
-    return SlurmNode(
-        *(name, (state,), ("gpu",), 1, 16, 4000), {"v100": 8}, used=used, used_by_type=types
-    )
+    return jobs_in_tests.node(name, used, state=(state,), partitions=("gpu",))
 
 
 def snapshot(nodes=(), jobs=()):

@@ -3,7 +3,9 @@
 from itertools import product
 from random import Random
 
+import jobs_in_tests
 import pytest
+from jobs_in_tests import runs
 
 from gres_topology import catalog
 from gres_topology.slurm_files import topology_conf
@@ -15,24 +17,20 @@ from slurm_plugin.decide.machines import Machine
 from slurm_plugin.queue.candidates import Need, fits
 from slurm_plugin.queue.capacity import Node, with_hold, without_holds
 from slurm_plugin.queue.snapshot import Detail, Snapshot
-from slurm_plugin.slurm.interface import QueuedJob
 
 NOW = 100_000.0
 ENFORCE = Rule(mode="enforce")
 
 
 def job(number, node, gpus, *, ran_s=3600, hint="movable=30", **more):
-    values = {"name": str(number), "user": "alice", "uid": 1000, "partition": "gpu", "cpus": 1,
-              "state": "RUNNING", "tres_per_node": f"gres/gpu:{len(gpus)}", "nodes": (node,),
-              "gpus": {node: tuple(gpus)}, "start": int(NOW - ran_s),
+    values = {"user": "alice", "uid": 1000, "partition": "gpu", "start": int(NOW - ran_s),
               "admin_comment": f"[gpu-topo: {hint} | note]"}  # fmt: skip
-    return QueuedJob(number, **(values | more))
+    return runs(number, {node: gpus}, **(values | more))
 
 
 def waits(number, gpus, nodes=1, **more):
-    values = {"name": str(number), "partition": "gpu", "state": "PENDING", "reason": "Resources",
-              "tres_per_node": f"gres/gpu:{gpus}", "min_nodes": nodes, "priority": 1}  # fmt: skip
-    return QueuedJob(number, **(values | more))
+    values = {"partition": "gpu", "min_nodes": nodes, "priority": 1, "time_limit_s": 0}
+    return jobs_in_tests.waits(number, gpus, **(values | more))
 
 
 def cluster(jobs, *names, gpus=8):

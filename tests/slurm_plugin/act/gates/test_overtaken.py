@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import pytest
+from jobs_in_tests import waits
 from slots_in_tests import (
     NOW,
     TERMS,
@@ -12,7 +13,6 @@ from slots_in_tests import (
     planned,
     reconciler,
     running,
-    waits,
 )
 
 from slurm_plugin.act.gates.capacity_cache import CapacityCache

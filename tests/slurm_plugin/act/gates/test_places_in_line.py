@@ -4,7 +4,8 @@ import random
 from dataclasses import replace
 
 import pytest
-from slots_in_tests import DGX1, NOW, TERMS, first_choice, gated, planned, running, waits
+from jobs_in_tests import waits
+from slots_in_tests import DGX1, NOW, TERMS, first_choice, gated, planned, running
 
 from policies import gpus_of
 from slurm_plugin.act.gates.plan import GatePlan

@@ -174,8 +174,7 @@ def test_one_whose_gpus_another_job_got_is_placed_anew_at_once(state):
 
 @pytest.mark.parametrize("other", [{"state": "COMPLETING"}, {"gpus": {"dgx1": (1, 2)}}, {}])
 def test_one_whose_gpus_are_free_keeps_them(other):
-    there = replace(running(9, {"dgx2": (0, 3)}, end=9000), **other)
-    made = planned(there, placed(999))
+    made = planned(running(9, {"dgx2": (0, 3)}, end=9000, **other), placed(999))
     assert made.updates == []
 
 

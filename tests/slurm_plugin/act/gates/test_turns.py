@@ -3,7 +3,8 @@
 from dataclasses import replace
 
 import pytest
-from slots_in_tests import DGX1, NOW, TERMS, answers, gated, planned, running, waits
+from jobs_in_tests import waits
+from slots_in_tests import DGX1, NOW, TERMS, answers, gated, planned, running
 
 from slurm_plugin.act.gates.plan import GatePlan, TierTurns, Unit, units_of
 from slurm_plugin.act.gates.planning import OVERTAKEN

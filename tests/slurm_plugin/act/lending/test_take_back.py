@@ -4,7 +4,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from at_start_in_tests import AT, LOCAL, STARTS, Slurm, donor, job, lender_of, node
+from at_start_in_tests import AT, LOCAL, STARTS, Slurm, donor, job, lender_of
+from jobs_in_tests import node
 
 from slurm_plugin.act.lending.at_start.reconciler import LoanReconciler
 from slurm_plugin.base.job_notes.records import LoanRecord

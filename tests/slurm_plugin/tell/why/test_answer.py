@@ -3,6 +3,7 @@
 from dataclasses import fields, replace
 from typing import Any
 
+import jobs_in_tests
 import pytest
 
 from slurm_plugin.base.job_notes import donor, hints
@@ -42,11 +43,9 @@ JOB = QueuedJob(
 LOAN = Loan("dgx1", 0b11, (LoanDonor("dgx2", 0b110, 31),))
 
 
-def node(name: str, used: int, **changes: Any) -> SlurmNode:
+def node(name: str, used: int = 0, **changes: Any) -> SlurmNode:
     """A node of 8 V100 of which the first `used` are in use."""
-    gpus = {"gpus": {"v100": 8}, "used": tuple(range(used)), "used_by_type": {"v100": used}}
-    usual = {"state": ("MIXED",), "partitions": ("gpu",), "weight": 1, "cpus": 16}
-    return SlurmNode(name, **{**usual, **gpus, "memory_mb": 4000, **changes})
+    return jobs_in_tests.node(name, range(used), **{"partitions": ("gpu",), **changes})
 
 
 NODES = (node("dgx1", 5), node("dgx2", 5))

@@ -12,7 +12,7 @@ from slurm_plugin.queue.candidates import Need, Spread
 from slurm_plugin.queue.capacity import gpus_of_any_type, nodes_of
 from slurm_plugin.queue.slurms_choice import rooms
 from slurm_plugin.slurm.clients import scontrol_tables
-from slurm_plugin.slurm.interface import SlurmNode, SlurmPartition
+from slurm_plugin.slurm.interface import SlurmPartition
 from slurm_plugin.tell.why.answer import answer
 from slurm_plugin.tell.why.request import names_some
 from tests.slurm_plugin.tell.why.test_answer import JOB, node, state
@@ -60,10 +60,7 @@ def units(count: int, each: int, *sizes: int) -> Network:
 
 def nodes(topology: Network, busy: tuple[str, ...] = ()) -> Any:
     names = [name for unit in topology.units for name in sorted(unit.nodes)]
-    made = [
-        SlurmNode(n, ("IDLE",), ("gpu",), 1, 16, 4000, {"v100": 8}, (0,) if n in busy else ())
-        for n in names
-    ]
+    made = [node(n, int(n in busy)) for n in names]
     return nodes_of(made, (), gpus_of_any_type)
 
 
@@ -94,8 +91,7 @@ def test_of_more_blocks_than_a_job_may_have_those_with_most_room_count():
 
 def test_a_job_of_one_node_gets_any_of_a_block():
     topology = units(2, 2, 2)
-    outside = SlurmNode("n9", ("IDLE",), ("gpu",), 1, 16, 4000, {"v100": 8})
-    every = {**nodes(topology), **nodes_of([outside], (), gpus_of_any_type)}
+    every = {**nodes(topology), **nodes_of([node("n9")], (), gpus_of_any_type)}
     assert rooms(Need(8), every, None) == [every]
     assert [set(room) for room in rooms(Need(8), every, topology)] == [{"n1", "n2", "n3", "n4"}]
     assert rooms(Need(8, req_nodes=frozenset({"n9"})), every, topology) == []
@@ -105,7 +101,7 @@ def test_a_job_of_one_node_gets_any_of_a_block():
 
 def test_nodes_in_no_block_are_for_jobs_that_find_no_room_in_any():
     topology = units(2, 2, 2)
-    outside = [SlurmNode(n, ("IDLE",), ("gpu",), 1, 16, 4000, {"v100": 8}) for n in ("n8", "n9")]
+    outside = [node(n) for n in ("n8", "n9")]
     full = nodes(topology, busy=("n1", "n2", "n3", "n4"))
     every = {**full, **nodes_of(outside, (), gpus_of_any_type)}
     for need in (Need(8), Need(8, 2), Need(8, 2, req_nodes=frozenset({"n9"}))):
