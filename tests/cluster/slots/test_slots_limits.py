@@ -41,19 +41,17 @@ def test_one_that_no_limit_keeps_is_checked_and_not_delayed(cluster, watch):
     cluster.configure_extra("AccountingStorageEnforce=limits")
     holders = cluster.occupy("dgx1", range(4))
     first = gated(cluster, "-w", "dgx1", "--gres=gpu:8", "-t5")
-    before = cluster.time_of(first, "EligibleTime")
+    before = cluster.job(first).fields["LastSchedEval"]
     later = gated(cluster, "-w", "dgx1", "--gres=gpu:4", "-t60")
-    cluster.wait_state(later, "PENDING")
-    opened = shut = False
-    for _ in range(60):
+
+    def is_checked():
+        """Slurm has looked at it, which it does behind no gate; and the gate is shut again."""
         job = cluster.job(first)
-        opened |= job.reason in ("Resources", "Priority")
-        shut |= opened and job.reason == "BeginTime"
         assert (job.state, cluster.job(later).state) == ("PENDING", "PENDING")
         cluster.wait_reconciled()
-        if shut and cluster.time_of(first, "EligibleTime") > before:
-            break
-    assert (opened, shut) == (True, True)
+        return job.fields["LastSchedEval"] != before and job.reason == "BeginTime"
+
+    until(is_checked, "Slurm has checked the first job's limits, and its gate is shut", 60)
     cluster.cancel(*holders)
     assert len(cluster.wait_running(first, timeout_s=90).gpus["dgx1"]) == 8
     assert "[gpu-slots: placed " in cluster.job(first).admin_comment
