@@ -118,10 +118,10 @@ def _read(path: Path) -> _File:
     try:
         data: Any = yaml.safe_load(plain_file.read_text(path))
         return msgspec.convert(data, _File)
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise ConfigError(f"{path}: cannot be read as YAML or JSON: {error}") from error
     except msgspec.ValidationError as error:
         raise ConfigError(f"{path}: {error}; docs/profiles.md says what a profile holds") from error
+    except (OSError, yaml.YAMLError, ValueError, RecursionError) as error:
+        raise ConfigError(f"{path}: cannot be read as YAML or JSON: {error}") from error
 
 
 def _slowdowns(path: Path, profile: _File) -> Mapping[tuple[Kind, Kind], float]:

@@ -28,7 +28,7 @@ def load(path: Path) -> tuple[RemoteConfig, SlurmConfig]:
     reader = OwnReader(path)
     try:
         root = yaml.compose(path.read_text(encoding="utf-8"), Loader=yaml.SafeLoader)
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+    except (OSError, UnicodeDecodeError, yaml.YAMLError, RecursionError) as error:
         raise ConfigError(f"{path}: cannot be read: {error}") from error
     sections = {name: value for name, (_, value) in reader.mapping(root, "").items()}
     slurm = reader.settings(SlurmConfig, sections.get("slurm"), "slurm")

@@ -237,6 +237,9 @@ def test_two_sections_of_the_configuration_are_read_and_no_more(folder):
     (folder / "gputopo.yaml").write_text("remote: {first_uid: 0}")
     with pytest.raises(ConfigError, match=r"gputopo.yaml:1: remote.first_uid: 0 is out of range"):
         own_settings.load(folder / "gputopo.yaml")
+    (folder / "gputopo.yaml").write_text("[" * 5000)
+    with pytest.raises(ConfigError, match=r"gputopo.yaml: cannot be read: maximum recursion"):
+        own_settings.load(folder / "gputopo.yaml")
 
 
 @pytest.mark.parametrize("what", ["gputopo.yaml", ".", "mine.yaml"])
