@@ -8,7 +8,7 @@ from policies.registry import registry
 from slurm_plugin.config.settings import Config
 from slurm_plugin.decide.usual_jobs import learned as learned_shares
 from slurm_plugin.errors import ConfigError
-from slurm_plugin.learn.job_profiles import Learned, interference, read_profiles, read_spreads
+from slurm_plugin.learn.job_profiles import Learned, interference, read_profiles
 from slurm_plugin.learn.job_profiles.learned import coarse
 
 
@@ -16,14 +16,12 @@ class SitePolicies:
     """Policies by name. Slowdowns in the site's profile files go before those that jobs taught."""
 
     def __init__(self, config: Config, learned: Learned) -> None:
-        folder = config.topo_aware.profiles
         self._settings = {section: getattr(config, section) for section in registry.sections}
         declared = [registry.declared(name) for name in registry.names()]
         asked_for = any(LooksAt.USUAL_JOBS in policy.looks_at for policy in declared)
         given = config.usual_jobs if asked_for else ()
         self._usual = learned_shares(config.decision_log) if isinstance(given, str) else given
-        self._written = read_profiles(folder) if folder else {}
-        self._written_spreads = read_spreads(folder) if folder else {}
+        self._profiles = read_profiles(config.topo_aware.profiles)
         self._learned = learned
         bounds = config.waiting
         self._longest_wait_s = min(bounds.max_wait_s, bounds.max_postponements * bounds.step_s)
@@ -53,8 +51,8 @@ class SitePolicies:
 
     def _built(self, *names: str) -> dict[str, Policy]:
         """Raises ConfigError where a policy cannot be built of what the site set."""
-        self._interference = interference(self._written, self._taught)
-        spreads = {**self._spreads, **self._written_spreads}
+        self._interference = interference(self._profiles.slowdowns, self._taught)
+        spreads = {**self._spreads, **self._profiles.spreads}
         site = Site(self._usual, self._interference, self._longest_wait_s, spreads)
         policies = {}
         for name in names:

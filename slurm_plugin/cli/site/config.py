@@ -71,9 +71,8 @@ def _checked(path: Path) -> tuple[Machines, int]:
     settings = configuration.load(path, writes=False)
     mistakes = Mistakes()
     machines: Machines = {}
-    if settings.topo_aware.profiles is not None:
-        with mistakes.caught():
-            read_profiles(settings.topo_aware.profiles)
+    with mistakes.caught():
+        read_profiles(settings.topo_aware.profiles)
     with mistakes.caught():
         machines = load_machines(settings)
     with mistakes.caught():

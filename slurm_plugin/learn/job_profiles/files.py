@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import msgspec
 import yaml
@@ -68,27 +68,29 @@ class _File(msgspec.Struct, forbid_unknown_fields=True):
     remote: Remote | None = None
 
 
-def read_profiles(folder: Path) -> dict[tuple[Kind, Kind], float]:
-    """Measured slowdowns of every file of the folder; ConfigError names file and place."""
-    slowdowns: dict[tuple[Kind, Kind], float] = {}
-    for path, profile in _files(folder):
-        slowdowns |= _slowdowns(path, profile)
-    return slowdowns
+class Profiles(NamedTuple):
+    """What all files of a folder say."""
+
+    #: Measured slowdowns of one job beside another.
+    slowdowns: dict[tuple[Kind, Kind], float]
+    #: Seconds alone over several sockets by those on one.
+    spreads: dict[Kind, float]
+    #: What jobs do with GPUs of other nodes, by profile.
+    remote: dict[str, Remote]
 
 
-def read_spreads(folder: Path) -> dict[Kind, float]:
-    """Seconds alone over several sockets by those on one; ConfigError as above."""
-    return {
-        Kind(file.profile, run.batch or 0, run.gpus): run.spread_s / run.packed_s
-        for _, file in _files(folder)
-        for run in file.alone
-        if run.packed_s and run.spread_s
-    }
-
-
-def read_remote(folder: Path) -> dict[str, Remote]:
-    """What the folder's profiles say of GPUs of other nodes, by profile; ConfigError as above."""
-    return {file.profile: file.remote for _, file in _files(folder) if file.remote is not None}
+def read_profiles(folder: Path | None) -> Profiles:
+    """Every file of the folder, read once; ConfigError names file and place."""
+    found = Profiles({}, {}, {})
+    for path, file in _files(folder) if folder else ():
+        found.slowdowns.update(_slowdowns(path, file))
+        for run in file.alone:
+            if run.packed_s and run.spread_s:
+                kind = Kind(file.profile, run.batch or 0, run.gpus)
+                found.spreads[kind] = run.spread_s / run.packed_s
+        if file.remote is not None:
+            found.remote[file.profile] = file.remote
+    return found
 
 
 def _files(folder: Path) -> Iterator[tuple[Path, _File]]:

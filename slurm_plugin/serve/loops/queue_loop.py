@@ -10,7 +10,7 @@ from typing import Any, Generic, TypeVar
 from slurm_plugin.act.lending.donors import LoanUpdates, slurm_loans
 from slurm_plugin.act.lending.matcher import LoanMatcher
 from slurm_plugin.errors import SlurmError
-from slurm_plugin.learn.job_profiles import read_remote
+from slurm_plugin.learn.job_profiles import read_profiles
 from slurm_plugin.serve.loops.poll_schedule import PollSchedule
 from slurm_plugin.serve.service import ANEW, Engine
 from slurm_plugin.serve.setup import Setup
@@ -121,8 +121,7 @@ class ReconcilerLoop(QueueLoop, Generic[Reconciler]):
         lending = slurm_loans(
             config.remote, config.slurm, setup.client, updates, setup.keeper.check
         )
-        folder = config.topo_aware.profiles
-        profiles = read_remote(folder) if folder else {}
+        profiles = read_profiles(config.topo_aware.profiles).remote
         self._matcher = LoanMatcher(
             lending, decider.rule, decider.waiting, self.engine.write, time.time, profiles
         )

@@ -9,14 +9,7 @@ from policies.contract.interference import Kind
 from slurm_plugin.config import settings as config
 from slurm_plugin.decide.site_policies import SitePolicies
 from slurm_plugin.errors import ConfigError
-from slurm_plugin.learn.job_profiles import (
-    Learned,
-    Remote,
-    interference,
-    read_profiles,
-    read_remote,
-    read_spreads,
-)
+from slurm_plugin.learn.job_profiles import Learned, Remote, files, interference, read_profiles
 from slurm_plugin.learn.job_profiles.learned import MAX_BYTES, MOST_OF_ONE, MOST_SORTS, Sort
 
 BERT = """
@@ -32,7 +25,7 @@ beside:
 def test_slowdowns_are_read_and_seconds_become_slowdowns(tmp_path):
     (tmp_path / "bert.yaml").write_text(BERT)
     (tmp_path / "README").write_text("not a profile")
-    assert read_profiles(tmp_path) == {
+    assert read_profiles(tmp_path).slowdowns == {
         (Kind("bert", 4, 2), Kind("vgg", 0, 1)): pytest.approx(1.1),
         (Kind("bert", 0, 1), Kind("bert", 0, 1)): 1.15,
     }
@@ -41,24 +34,24 @@ def test_slowdowns_are_read_and_seconds_become_slowdowns(tmp_path):
 def test_what_a_job_does_with_gpus_of_other_nodes_is_read_from_the_same_files(tmp_path):
     (tmp_path / "bert.yaml").write_text(BERT)
     (tmp_path / "md.yaml").write_text("profile: md\nremote: {run_s: 60, gpu_calls: 1000}")
-    assert read_remote(tmp_path) == {"md": Remote(run_s=60.0, gpu_calls=1000.0)}
-    assert len(read_profiles(tmp_path)) == 2
+    assert read_profiles(tmp_path).remote == {"md": Remote(run_s=60.0, gpu_calls=1000.0)}
+    assert len(read_profiles(tmp_path).slowdowns) == 2
     for wrong in ("run_s: 0", "gpu_calls: -1", "network_share: 1", "max_slowdown: 0.9", "bytes: 1"):
         (tmp_path / "md.yaml").write_text(f"profile: md\nremote: {{{wrong}}}")
         with pytest.raises(ConfigError, match=r"md\.yaml: "):
-            read_remote(tmp_path)
+            read_profiles(tmp_path)
 
 
 def test_how_much_longer_a_job_takes_over_several_sockets_is_read_from_them(tmp_path):
     (tmp_path / "bert.yaml").write_text(BERT)
     (tmp_path / "one.yaml").write_text("profile: one\nalone: [{gpus: 2, packed_s: 9}]")
-    assert read_spreads(tmp_path) == {Kind("bert", 4, 2): 1.25}
+    assert read_profiles(tmp_path).spreads == {Kind("bert", 4, 2): 1.25}
 
 
 def test_json_says_the_same(tmp_path):
     pair = {"gpus": 1, "other": "b", "other_gpus": 1, "slowdown": 1.2}
     (tmp_path / "a.json").write_text(json.dumps({"profile": "a", "beside": [pair]}))
-    assert read_profiles(tmp_path) == {(Kind("a", 0, 1), Kind("b", 0, 1)): 1.2}
+    assert read_profiles(tmp_path).slowdowns == {(Kind("a", 0, 1), Kind("b", 0, 1)): 1.2}
 
 
 @pytest.mark.parametrize(
@@ -101,6 +94,18 @@ def test_a_sites_word_goes_before_what_jobs_taught():
     pair = (Kind("a", 1, 1), Kind("b", 1, 1))
     assert interference({pair: 1.05}, {pair: 1.2}).factor(*pair) == 1.05
     assert interference({}, {pair: 1.2}).factor(*pair) == 1.2
+
+
+def test_each_file_is_read_once_for_all_policies(tmp_path, monkeypatch):
+    asked, read_text = [], files.plain_file.read_text
+    monkeypatch.setattr(
+        files.plain_file, "read_text", lambda path: asked.append(path.name) or read_text(path)
+    )
+    (tmp_path / "bert.yaml").write_text(BERT)
+    text = f"topo_aware: {{profiles: {tmp_path}}}"
+    chosen = SitePolicies(config.parse(text, tmp_path / "gputopo.yaml"), Learned(None))
+    assert asked == ["bert.yaml"]
+    assert chosen.interference().factor(Kind("bert", 0, 1), Kind("bert", 0, 1)) == 1.15
 
 
 def test_what_jobs_taught_is_taken_over_where_it_changes_anything():
