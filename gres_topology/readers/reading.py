@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Protocol
 
 from gres_topology import catalog
 from gres_topology.catalog import declared
@@ -32,16 +31,8 @@ FORMATS = (
 )
 
 
-class TopologyReader(Protocol):
-    """What every format's module offers."""
-
-    def __call__(self, text: str, *, name: str, source: str) -> NodeTopology:
-        """A NodeTopology named `name`; `source` is the file's name, for errors."""
-        ...
-
-
-#: In this order: the first whose mark is in the text reads it.
-_READERS: tuple[tuple[Callable[[str], bool], TopologyReader], ...] = (
+#: In this order: the first whose mark is in the text reads it, `read(text, name=..., source=...)`.
+_READERS: tuple[tuple[Callable[[str], bool], Callable[..., NodeTopology]], ...] = (
     (amd_smi.looks_like, amd_smi.read),
     (lambda text: saved.looks_like(text) and not rocm_smi.looks_like(text), saved.read),
     (lambda text: _is_xml(text) and bool(re.search(r"<topology\b", text)), hwloc_xml.read),
