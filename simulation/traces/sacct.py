@@ -7,10 +7,11 @@ treated as unknown.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
+from gres_topology.slices import profile_of
 from simulation.errors import SimulationError
 from simulation.traces.trace import Trace
 
@@ -18,9 +19,11 @@ from simulation.traces.trace import Trace
 NEEDED = ("JobID", "Submit", "AllocTRES")
 COMMAND = (
     "sacct -a -X --parsable2"
-    " --format=JobID,User,State,Submit,Start,End,ElapsedRaw,TimelimitRaw,NNodes,AllocTRES"
-    ",AdminComment,Partition"
+    " --format=JobID,User,State,Submit,Eligible,Start,End,ElapsedRaw,TimelimitRaw,NNodes"
+    ",AllocTRES,Partition,AdminComment"
 )
+#: A comment may have sacct's own separator in it, and stands in one column however many it looks.
+_COMMENT = "AdminComment"
 #: A job's number; tasks of arrays have numbers of their own in JobIDRaw.
 _IDS = ("JobID", "JobIDRaw")
 _LIMIT = re.compile(r"(?:(\d{1,5})-)?(?:(\d{1,5}):)?(\d{1,5}):(\d\d)(?:\.\d+)?", re.ASCII)
@@ -55,15 +58,14 @@ def _add_json(trace: Trace, where: str, job: Mapping[str, Any]) -> None:
         if isinstance(limit, dict):  # a plain number before Slurm 23.02
             limit = limit.get("number") if limit.get("set") else None
         gpus = counts.get("gpu") or sum(counts.values())
-        if not gpus:
-            trace.leave_out("jobs without GPUs")
+        if _is_left_out(trace, gpus, counts):
             return
         trace.add(
             where,
             job["job_id"],
             gpus=gpus,
             nodes=job.get("allocation_nodes") or 1,
-            submit_s=times["submission"],
+            submit_s=_could_start(times["submission"], times.get("eligible")),
             start_s=times["start"],
             duration_s=times["elapsed"],
             walltime_s=None if limit is None else 60 * limit,
@@ -83,7 +85,7 @@ def _allocated(job: Mapping[str, Any], kind: str) -> int:
 def from_parsable(source: str, text: str) -> Trace:
     """The lines of `sacct --parsable2`; columns in any order, a command or comments above them."""
     trace = Trace(source, "sacct")
-    lines = text.splitlines()
+    lines = text.splitlines() or [""]
     first = header_line(text) or 0
     header = lines[first].split("|")
     if "JobID" not in header:
@@ -95,7 +97,7 @@ def from_parsable(source: str, text: str) -> Trace:
     for number, line in enumerate(lines[first + 1 :], first + 2):
         if not line.strip():
             continue
-        words = line.split("|")
+        words = _cells(line, header)
         where = f"line {number}"
         if len(words) != len(header):
             reason = f"{len(words)} fields; the header has {len(header)}"
@@ -107,6 +109,16 @@ def from_parsable(source: str, text: str) -> Trace:
         except ValueError as error:
             trace.reject(where, str(error))
     return trace
+
+
+def _cells(line: str, header: list[str]) -> list[str]:
+    """The fields of a line; what is too much belongs to the comment, if there is one."""
+    words = line.split("|")
+    more = len(words) - len(header)
+    if more > 0 and _COMMENT in header:
+        at = header.index(_COMMENT)
+        words[at : at + more + 1] = ["|".join(words[at : at + more + 1])]
+    return words
 
 
 def header_line(text: str) -> int | None:
@@ -127,16 +139,17 @@ def _add_row(trace: Trace, where: str, row: Mapping[str, str]) -> None:
     elapsed = row.get("ElapsedRaw", "")
     if "Start" in row and not _is_over(trace, where, row.get("State", ""), start, end):
         return
-    gpus = _gpus(row["AllocTRES"])
-    if not gpus:
-        trace.leave_out("jobs without GPUs")
+    # Untyped GPUs, else the typed ones together: Slurm counts the same GPU under both.
+    counts = {kind: int(count) for kind, count in _GPU.findall(row["AllocTRES"])}
+    gpus = counts.get("") or sum(counts.values())
+    if _is_left_out(trace, gpus, counts):
         return
     trace.add(
         where,
         row["JobID"],
         gpus=gpus,
         nodes=row.get("NNodes") or row.get("AllocNodes") or 1,
-        submit_s=_epoch(row["Submit"]),
+        submit_s=_could_start(_epoch(row["Submit"]), _epoch(row.get("Eligible", ""))),
         start_s=start,
         duration_s=elapsed or (end or 0) - (start or 0),
         walltime_s=_limit_s(row),
@@ -169,10 +182,19 @@ def _is_over(trace: Trace, where: str, state: str, start: object, end: object) -
     return bool(start and end)
 
 
-def _gpus(tres: str) -> int:
-    """Untyped GPUs, else the typed ones together: Slurm counts the same GPU under both."""
-    counts = {kind: int(count) for kind, count in _GPU.findall(tres)}
-    return counts.get("") or sum(counts.values())
+def _could_start(submit: float | None, eligible: float | None) -> float | None:
+    """When it could have started first: before, it waited for a time, for others or for people."""
+    return max(submit, eligible) if submit and eligible else submit
+
+
+def _is_left_out(trace: Trace, gpus: int, kinds: Iterable[str]) -> bool:
+    """Has the job no whole GPUs? Counted where it has none."""
+    has_slices = any(profile_of(kind.lower()) for kind in kinds)
+    if has_slices:
+        trace.leave_out("jobs on slices of GPUs")
+    elif not gpus:
+        trace.leave_out("jobs without GPUs")
+    return has_slices or not gpus
 
 
 def _amounts(tres: str) -> dict[str, float]:

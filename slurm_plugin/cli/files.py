@@ -15,12 +15,20 @@ def write(path: Path, text: str) -> None:
     """
     from slurm_plugin.cli import Fault
 
+    require_folder(path)
     before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
     except OSError as error:
         raise Fault(f"{path}: {error.strerror}") from None
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
     click.echo(f"wrote {path}", err=True)
+
+
+def require_folder(path: Path | None) -> None:
+    """A Fault where the folder of a file that is to be written is not there: before the work."""
+    from slurm_plugin.cli import Fault
+
+    if path is not None and not path.parent.is_dir():
+        raise Fault(f"{path}: the folder {path.parent} is not there")

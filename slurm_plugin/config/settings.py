@@ -282,6 +282,11 @@ def in_force(path: Path) -> Config:
         return config
 
 
+def in_force_if_any(path: Path) -> Config | None:
+    """The same; None where the file is not there, or this user may not see whether it is."""
+    return in_force(path) if os.path.exists(path) else None
+
+
 def keep(config: Config) -> None:
     """Keep what was read in the state directory, for `in_force`; a failure is only logged."""
     if config.file is None:

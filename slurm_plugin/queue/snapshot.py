@@ -275,7 +275,7 @@ def _networks(client: SlurmClient, config: Mapping[str, str]) -> Networks | None
     """The networks that slurmctld weighs; topology.yaml may name some whatever slurm.conf says."""
     plugin = config.get("TopologyPlugin", "")
     beside = Path(config.get("SLURM_CONF", "/etc/slurm/slurm.conf")).parent
-    if not ("block" in plugin or "tree" in plugin or (beside / "topology.yaml").exists()):
+    if not ("block" in plugin or "tree" in plugin or os.path.exists(beside / "topology.yaml")):
         return None
     try:
         return client.networks()

@@ -34,7 +34,7 @@ def explain(
     from slurm_plugin.tell.explain.text import in_words
 
     job = checked_job(job)
-    settings = config.in_force(config_path) if config_path.exists() else None
+    settings = config.in_force_if_any(config_path)
     runner = ProcessRunner(settings.slurm.bin_dir) if settings else ProcessRunner()
     explanation = explained(job, settings, checked_address(engine), runner)
     for story in (every and explanation.records) or [explanation.story]:

@@ -45,7 +45,7 @@ def try_(config_path: Path, as_json: bool, options: tuple[str, ...]) -> None:
     from slurm_plugin.tell.why.words import in_lines
 
     wanted, has_script = options_of(options, os.environ)
-    settings = config.in_force(config_path) if config_path.exists() else None
+    settings = config.in_force_if_any(config_path)
     runner = ProcessRunner(settings.slurm.bin_dir if settings else None, shows_all=True)
     site = read_site(runner, getpass.getuser(), wanted)
     try:

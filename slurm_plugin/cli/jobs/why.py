@@ -30,7 +30,7 @@ def why(job: str, config_path: Path, as_json: bool, engine: str | None) -> None:
     from slurm_plugin.tell.why.read import read_state
 
     job = checked_job(job)
-    settings = config.in_force(config_path) if config_path.exists() else None
+    settings = config.in_force_if_any(config_path)
     runner = ProcessRunner(settings.slurm.bin_dir if settings else None, shows_all=True)
     state = read_state(job, settings, checked_address(engine), runner)
     explanation = answer(state, settings.remote if settings else None)

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from slurm_plugin.slurm.interface import SlurmNode
     from slurm_plugin.slurm.runner import Runner
 
+#: What Slurm calls GPUs without a type.
+UNTYPED = "gpu"
 #: Seconds that sacct may take, and that the look at the waiting jobs may take.
 SACCT_S, LOOK_S = 600.0, 20.0
 
@@ -59,23 +61,31 @@ def audit(
     from simulation.report import output
     from simulation.report.page import to_html
     from simulation.traces import prepare
-    from slurm_plugin.cli import Fault
+    from slurm_plugin.cli import Fault, printable
     from slurm_plugin.cli.simulation import simulate
     from slurm_plugin.config import settings
+    from slurm_plugin.errors import PluginError
     from slurm_plugin.queue.snapshot import read_snapshot
     from slurm_plugin.slurm.clients.command_line import SlurmClient
     from slurm_plugin.slurm.runner import ProcessRunner
 
-    config = settings.in_force(config_path) if config_path.exists() else None
+    files.require_folder(html)
+    config = None
+    try:
+        config = settings.in_force_if_any(config_path)
+    except PluginError as error:
+        click.echo(printable(f"note: {' '.join(str(error).split())}"), err=True)
     run = ProcessRunner(config.slurm.bin_dir if config else None, shows_all=True)
     snapshot = read_snapshot(SlurmClient(run))
     now = _now(snapshot, run)
     has_nodes = config is not None and bool(config.nodes)
-    cluster = simulate.cluster_of(config_path) if has_nodes else {}
+    declared = simulate.cluster_of(config_path) if has_nodes else {}
+    there = {node.name for node in snapshot.nodes if node.gpu_count}
+    cluster = {name: machine for name, machine in declared.items() if name in there}
     machines = _add_undeclared(cluster, snapshot.nodes, _named(said))
     if not cluster:
-        raise Fault("Slurm has no node with whole GPUs (GresTypes and Gres= in slurm.conf)")
-    lines = [*now.lines(), *machines]
+        raise Fault("Slurm shows you no node with whole GPUs (GresTypes, Gres=, PrivateData)")
+    lines = [printable(line) for line in (*now.lines(), *machines)]
     if not as_json:
         click.echo("\n".join([*lines, ""]))
     trace = prepare(_log(run, days), cluster)
@@ -99,19 +109,25 @@ class _Now(NamedTuple):
 
     fragmentation: Fragmentation
     running: int
+    waiting: int
     #: Cause -> how many jobs wait for it, and one of their sentences.
     causes: Mapping[str, tuple[int, str]]
+    #: Slurm hides other users' jobs from who asks.
+    hides_jobs: bool
 
     def lines(self) -> list[str]:
         """In words."""
-        gpus, waiting = self.fragmentation, sum(count for count, _ in self.causes.values())
+        gpus = self.fragmentation
         lines = [
             f"Now: of {gpus.total} GPUs {gpus.free} are free, and {gpus.stranded} of those are"
             " stranded: no job that waits, or mostly runs here, can use what is free on their"
-            f" nodes. {self.running} jobs with GPUs run, and {waiting} wait:"
+            f" nodes. {self.running} jobs with GPUs run, and {self.waiting} wait."
         ]
-        if not waiting:
-            lines[0] = f"{lines[0][: -len(':')]}."
+        if self.hides_jobs:
+            lines.append("Slurm hides other users' jobs from you (PrivateData): ask an operator.")
+        looked_at = sum(count for count, _ in self.causes.values())
+        if looked_at:
+            lines.append(f"What {looked_at} of them wait for:")
         for cause, (count, sentence) in self.causes.items():
             lines.append(f"  {count:>4}  {cause}, such as: {sentence}")
         return lines
@@ -121,11 +137,14 @@ class _Now(NamedTuple):
         gpus = self.fragmentation
         causes = {cause: count for cause, (count, _) in self.causes.items()}
         figures = {"gpus": gpus.total, "free": gpus.free, "stranded": gpus.stranded}
-        return {**figures, "running": self.running, "waiting": causes}
+        return {**figures, "running": self.running, "waiting": self.waiting, "causes": causes}
 
 
 def _now(snapshot: Snapshot, run: Runner) -> _Now:
+    import os
+
     from slurm_plugin.slurm.interface import QueuedJob
+    from slurm_plugin.tell.explain import slurm_says
     from slurm_plugin.tell.web.reasons import Reasons
     from slurm_plugin.tell.why.reading import ExtrasReader, Reading
     from slurm_plugin.tell.why.site import fragmentation_now, site_of
@@ -133,34 +152,41 @@ def _now(snapshot: Snapshot, run: Runner) -> _Now:
 
     reasons = Reasons(None)
     reasons.look(Reading(snapshot, ExtrasReader(run)(snapshot)), LOOK_S)
-    wanting = {job.job_id for job in snapshot.jobs if any("gpu" in text for text in job.requests)}
-    said = [reason for job, reason in reasons.said.items() if job in wanting]
-    counts = Counter(reason.cause for reason in said)
-    examples = {reason.cause: reason.sentence for reason in said}
+    wanting = {
+        job.job_id: job.tasks
+        for job in snapshot.jobs
+        if job.state == "PENDING" and any("gpu" in text for text in job.requests)
+    }
+    counts, examples = Counter[str](), dict[str, str]()
+    for job_id, reason in reasons.said.items():
+        if job_id in wanting:
+            counts[reason.cause] += wanting[job_id]
+            examples[reason.cause] = reason.sentence
     # So short a job sees the nodes as they are now.
     site = site_of(WaitingState(QueuedJob(0, time_limit_s=1), snapshot))
-    running = sum(bool(job.gpus) and job.state != "PENDING" for job in snapshot.jobs)
     return _Now(
         fragmentation_now(snapshot, site),
-        running,
+        sum(bool(job.gpus) and job.state != "PENDING" for job in snapshot.jobs),
+        sum(wanting.values()),
         {cause: (count, examples[cause]) for cause, count in counts.most_common()},
+        snapshot.settings.hides_jobs and os.getuid() not in slurm_says.operators(run),
     )
 
 
-def _named(said: tuple[str, ...]) -> dict[str, NodeTopology]:
-    """GRES type -> machine, as --machine has it."""
+def _named(said: tuple[str, ...]) -> list[tuple[str, NodeTopology]]:
+    """GRES type and machine, as each --machine has it."""
     from gres_topology import find
 
     pairs = [word.partition("=") for word in said]
     if wrong := [f"{name}{sign}{value}" for name, sign, value in pairs if not (name and value)]:
         raise click.UsageError(f"--machine {wrong[0]!r}: expected TYPE=NAME, as in a100=dgx-a100")
-    return {name.lower(): find(value) for name, _, value in pairs}
+    return [(name.lower(), find(value)) for name, _, value in pairs]
 
 
 def _add_undeclared(
     cluster: dict[str, NodeTopology],
     nodes: tuple[SlurmNode, ...],
-    named: Mapping[str, NodeTopology],
+    named: list[tuple[str, NodeTopology]],
 ) -> list[str]:
     """The machines of all other nodes, by the GRES types of their GPUs; what is taken for what."""
     from slurm_plugin.enabling.first_file import label, models_on
@@ -169,6 +195,14 @@ def _add_undeclared(
     for node in nodes:
         if node.gpu_count and node.name not in cluster:
             kinds.setdefault(tuple(sorted(models_on(node).items())), []).append(node.name)
+    sizes = {((kind[0][0] or UNTYPED).lower(), kind[0][1]) for kind in kinds if len(kind) == 1}
+    if wrong := [(name, one) for name, one in named if (name, one.gpus) not in sizes]:
+        name, machine = wrong[0]
+        there = ", ".join(f"{count} x {kind}" for kind, count in sorted(sizes)) or "none"
+        raise click.UsageError(
+            f"--machine {name}={machine.name}: no node that is not declared has {machine.gpus} such"
+            f" GPUs; there are {there}"
+        )
     lines = []
     for kind, names in kinds.items():
         what, machine = _machine(dict(kind), named)
@@ -179,51 +213,59 @@ def _add_undeclared(
 
 
 def _machine(
-    gpus: Mapping[str, int], named: Mapping[str, NodeTopology]
+    gpus: Mapping[str, int], named: list[tuple[str, NodeTopology]]
 ) -> tuple[str, NodeTopology | None]:
     """What such a node is taken for, in words, and as a machine; None where it is left out."""
     from gres_topology import catalog
     from gres_topology.catalog import declared
-    from gres_topology.slices import profile_of
     from slurm_plugin.cli import Fault
-    from slurm_plugin.enabling.first_file import machines_with
+    from slurm_plugin.enabling.first_file import has_slices, machines_with
 
-    if any(profile_of(gres_type) for gres_type in gpus):
+    if has_slices(gpus):
         return "left out, as slices are not simulated", None
-    count = sum(gpus.values())
-    if len(gpus) == 1 and (machine := named.get(next(iter(gpus)).lower())) is not None:
-        if machine.gpus != count:
-            raise Fault(f"--machine: {machine.name} has {machine.gpus} GPUs, the nodes {count}")
-        return f"{machine.name}, as you say", machine
+    count, kind = sum(gpus.values()), next(iter(gpus)) or UNTYPED
+    for name, machine in named if len(gpus) == 1 else ():
+        if (name, machine.gpus) == (kind.lower(), count):
+            return f"{machine.name}, as you say", machine
     found = machines_with(gpus)
     if len(found) == 1:
         [name] = found
         return f"taken for {name}, the only machine of the catalog with these", catalog.load(name)
     if found:
-        kind = next(iter(gpus))
         raise Fault(
-            f"nodes with {count} GPUs of type {kind} can be {' or '.join(found)}: say which"
-            f" (--machine {kind}={found[0]})"
+            f"nodes with {count} GPUs of type {kind}: say which machine they are"
+            f" ({' or '.join(found)}), as in --machine {kind}={found[0]}"
         )
     plain = declared.read(
         f"gpus: {count}\nother_links: SYS\nrates: {{pcie: 4}}\n",
         name="links not known",
         source="gputopo audit",
     )
-    return "links not known, so all are taken to be alike (--machine says otherwise)", plain
+    advice = f" (--machine {kind}=FILE says otherwise)" if len(gpus) == 1 else ""
+    return f"links not known, so all are taken to be alike{advice}", plain
 
 
 def _log(run: Runner, days: int) -> Trace:
-    """The jobs with GPUs that ended lately, as far as Slurm shows them to who asks."""
+    """The jobs with GPUs that began to wait and ended in these days, as Slurm shows them."""
+    import time
+
     from simulation.traces import sacct
     from slurm_plugin.cli import Fault
     from slurm_plugin.errors import SlurmError
 
     argv = [*sacct.COMMAND.split(), "--starttime", f"now-{days}days", "--endtime", "now"]
     try:
-        return sacct.from_parsable("sacct", run(argv, timeout_s=SACCT_S))
+        trace = sacct.from_parsable("sacct", run(argv, timeout_s=SACCT_S))
     except SlurmError as error:
         raise Fault(f"{error}; past jobs are known by Slurm's accounting alone") from None
+    since = time.time() - 86_400 * days
+    jobs, trace.jobs = trace.jobs, []
+    for job in jobs:
+        if job.submit_s < since:
+            trace.leave_out("waited before these days")
+        else:
+            trace.jobs.append(job)
+    return trace
 
 
 def _whose(trace: Trace) -> str:

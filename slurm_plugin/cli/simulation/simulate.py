@@ -113,11 +113,18 @@ def simulate(
     """
     from policies.registry import DEFAULT
     from simulation.core.jobs import at_load
+    from simulation.errors import SimulationError
     from simulation.report import output
     from simulation.report.page import to_html
     from simulation.traces import prepare, read
 
+    files.require_folder(html)
+    files.require_folder(csv_file)
     cluster = cluster_of(nodes)
+    if not cluster:
+        raise SimulationError(
+            f"{nodes}: no list `nodes`; expected nodes: [{{nodes: dgx[1-4], topology: dgx1v}}]"
+        )
     trace = prepare(read(log), cluster, skip_days, most)
     if load is not None and trace.jobs:
         trace.jobs = at_load(trace.jobs, sum(kind.gpus for kind in cluster.values()), load)
@@ -182,7 +189,6 @@ def cluster_of(path: Path) -> dict[str, NodeTopology]:
     Nodes that are not known yet are left out, and a line says so.
     """
     from gres_topology import find
-    from simulation.errors import SimulationError
     from slurm_plugin.config.sections import COLLECTED
     from slurm_plugin.config.settings import load
     from slurm_plugin.decide.load_machines import node_sets
@@ -206,10 +212,6 @@ def cluster_of(path: Path) -> dict[str, NodeTopology]:
             beside = path.parent / node_set.topology
             topology = find(str(beside) if beside.is_file() else node_set.topology)
             cluster |= dict.fromkeys(node_set.nodes, topology)
-    if not cluster:
-        raise SimulationError(
-            f"{path}: no list `nodes`; expected nodes: [{{nodes: dgx[1-4], topology: dgx1v}}]"
-        )
     return cluster
 
 

@@ -29,8 +29,10 @@ def init(config_path: Path, is_applied: bool) -> None:
     (gputopo topology collect). The mode is observe: no job changes. A file that names nodes already
     is never written over.
     """
+    import os
+
     from slurm_plugin.base import whole_file
-    from slurm_plugin.cli import Fault
+    from slurm_plugin.cli import Fault, printable
     from slurm_plugin.config import settings
     from slurm_plugin.enabling import first_file
     from slurm_plugin.errors import PluginError
@@ -38,7 +40,7 @@ def init(config_path: Path, is_applied: bool) -> None:
     from slurm_plugin.slurm.clients.command_line import SlurmClient
     from slurm_plugin.slurm.runner import ProcessRunner
 
-    is_there = config_path.exists()
+    is_there = os.path.lexists(config_path)
     config = settings.load(config_path) if is_there else None
     if config is not None and config.nodes:
         raise Fault(f"{config_path} names nodes already; --config FILE for another file")
@@ -48,24 +50,33 @@ def init(config_path: Path, is_applied: bool) -> None:
     except PluginError as error:
         click.echo(f"note: {error}", err=True)
         collected = {}
-    run = ProcessRunner()
+    run = ProcessRunner(config.slurm.bin_dir if config else None)
     slurm = SlurmClient(run)
     nodes = slurm.nodes()
-    text = first_file.text(nodes, collected, slurm.config(), lambda names: _folded(run, names))
-    click.echo(text, nl=False)
+    text = first_file.text(
+        config_path, nodes, collected, slurm.config(), lambda names: _folded(run, names)
+    )
+    click.echo(printable(text), nl=False)
     if not any(node.gpu_count for node in nodes):
         raise Fault("Slurm has no node with GPUs (GresTypes and Gres= in slurm.conf)")
     if not is_applied:
         click.echo("\nnothing was written: gputopo init --apply does it", err=True)
         return
-    if is_there and config_path.read_bytes() == settings.SAMPLE.read_bytes():
+    if is_there and _says(config_path) in ({}, _says(settings.SAMPLE)):
         whole_file.replace_contents(config_path, text.encode())
     elif is_there:
-        raise Fault(f"{config_path} is there, and is not the sample: put these lines into it")
+        raise Fault(f"{config_path} has keys of its own: put these lines into it")
     else:
         whole_file.replace(config_path, text.encode(), 0o644)
     click.echo(f"\ndone: {config_path}", err=True)
     click.echo("next: gputopo topology collect; gputopo enable", err=True)
+
+
+def _says(path: Path) -> object:
+    """What is in a gputopo.yaml; {} for nothing but comments."""
+    import yaml
+
+    return yaml.safe_load(path.read_bytes()) or {}
 
 
 def _folded(run: Runner, names: Sequence[str]) -> str:

@@ -100,7 +100,7 @@ def sources_of(config_path: Path, operators: frozenset[int], demo: bool) -> Sour
 
         # A made-up site's jobs: whoever calls this may see them.
         return replace(recorded.sources(), operators=operators | {os.getuid()})
-    config = settings.in_force(config_path) if config_path.exists() else None
+    config = settings.in_force_if_any(config_path)
     try:
         return sources.of_site(config, operators)
     except SlurmError as error:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from gres_topology.catalog import load
 from simulation import SimJob, SimulationError
 from simulation.core.jobs import at_load, offered_load
-from simulation.traces import prepare, read
+from simulation.traces import prepare, read, sacct
 
 ASSETS = Path(__file__).parent / "assets"
 CLUSTER = {"d1": load("dgx1v"), "d2": load("dgx1v")}
@@ -181,8 +181,12 @@ def test_what_slurm_24_11_exported_is_read_whole(name):
     assert {job.user for job in trace.jobs} == {"alice"}
 
 
-def test_both_exports_of_one_slurm_agree():
-    exports = [read(ASSETS / f"sacct-24.11.{kind}") for kind in ("json.gz", "parsable2")]
+def test_both_exports_of_one_slurm_agree(log):
+    """But for when jobs could have started, which the second one was not asked for."""
+    content = json.loads(gzip.decompress((ASSETS / "sacct-24.11.json.gz").read_bytes()))
+    for job in content["jobs"]:
+        del job["time"]["eligible"]
+    exports = [log(json.dumps(content)), read(ASSETS / "sacct-24.11.parsable2")]
     shapes = [
         sorted((job.gpus_per_node, job.duration_s, job.submit_s, job.walltime_s) for job in e.jobs)
         for e in exports
@@ -331,3 +335,46 @@ def test_a_load_that_the_jobs_cannot_bring_is_refused():
 
 def test_jobs_that_come_all_at_once_offer_no_load():
     assert offered_load([SimJob(1, (1,), 1.0), SimJob(2, (1,), 1.0)], 8) == 0.0
+
+
+def test_a_comment_with_bars_is_one_field(tmp_path):
+    """As the engine writes it: `[gpu-topo: HINT | NOTE]`."""
+    path = tmp_path / "log"
+    path.write_text(
+        "JobID|AdminComment|Submit|End|Start|AllocTRES\n"
+        "7|[gpu-topo: pattern=ring | d1:0,1 | more]|100|260|200|gres/gpu=2\n"
+        "8||100|260|200|gres/gpu=2\n"
+        "9|100|260|200|gres/gpu=2\n"
+    )
+    trace = read(path)
+    assert [(job.job_id, job.hint, job.duration_s) for job in trace.jobs] == [
+        (7, "pattern=ring", 60), (8, "", 60),
+    ]  # fmt: skip
+    assert [row.reason for row in trace.rejected] == ["5 fields; the header has 6"]
+
+
+def test_a_job_waits_from_when_it_could_have_started(tmp_path):
+    path = tmp_path / "log"
+    path.write_text(
+        "JobID|Submit|Eligible|Start|End|AllocTRES\n"
+        "7|100|500|600|700|gres/gpu=2\n8|100|Unknown|600|700|gres/gpu=2\n9|100|50|600|700|gres/gpu=2\n"
+    )
+    assert [(job.submit_s, job.waited_s) for job in read(path).jobs] == [
+        (500, 100), (100, 500), (100, 500),
+    ]  # fmt: skip
+
+
+def test_jobs_on_slices_are_left_out(tmp_path):
+    path = tmp_path / "log"
+    path.write_text(
+        "JobID|Submit|Start|End|AllocTRES\n"
+        "7|100|600|700|gres/gpu:a100_1g.5gb=1,gres/gpu=1\n8|100|600|700|gres/gpu:a100=2,gres/gpu=2\n"
+    )
+    trace = read(path)
+    assert [job.job_id for job in trace.jobs] == [8]
+    assert trace.left_out == {"jobs on slices of GPUs": 1}
+
+
+def test_an_empty_log_of_sacct_is_said():
+    with pytest.raises(SimulationError, match="no column JobID"):
+        sacct.from_parsable("sacct", "")

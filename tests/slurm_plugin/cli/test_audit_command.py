@@ -1,8 +1,8 @@
 """`gputopo audit`: a site as it is, by what Slurm tells anybody, beside the default policy."""
 
 import json
+import time
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from commands_in_tests import refused, run
@@ -12,8 +12,21 @@ from slurm_plugin.errors import SlurmError
 from slurm_plugin.queue.snapshot import Detail, Settings, Snapshot
 from slurm_plugin.slurm.interface import QueuedJob, SlurmNode, SlurmPartition
 
-LOG = Path(__file__).parents[2] / "simulation" / "traces" / "assets" / "sacct-24.11.parsable2"
 NOW = 1_000_000
+HEAD = (
+    "JobID|User|State|Submit|Eligible|Start|End|ElapsedRaw|TimelimitRaw|NNodes|AllocTRES|Partition"
+)
+
+
+def log(jobs=20, users=1, since_s=3600, tres="cpu=1,gres/gpu=2"):
+    """What sacct prints of jobs that were submitted a minute apart, and ran for another one."""
+    first = int(time.time()) - since_s
+    rows = [
+        f"{number}|u{number % users}|COMPLETED|{at}|{at}|{at + 5}|{at + 65}|60|5|1|{tres}|gpu"
+        f"|[gpu-topo: pattern=ring | d1:0,1 by horizon]"
+        for number, at in ((number, first + 60 * number) for number in range(1, jobs + 1))
+    ]
+    return "\n".join([f"{HEAD}|AdminComment", *rows]) + "\n"
 
 
 def node(name, gpus, used=0):
@@ -34,13 +47,14 @@ class PlayedSite:
     def __init__(self):
         self.nodes = [node("d1", {"v100": 8}, 5), node("d2", {"v100": 8}, 5)]
         self.jobs = [job(1, 4), job(2, 0, tres_per_node="")]
-        self.sacct = LOG.read_text()
+        self.sacct = log()
+        self.settings = {}
         self.asked = []
 
     def snapshot(self, client):
         part = SlurmPartition("gpu", tuple(one.name for one in self.nodes), True)
         return Snapshot(0.0, NOW, tuple(self.jobs), Detail.SETTINGS, tuple(self.nodes),
-                        Settings((part,)))  # fmt: skip
+                        Settings((part,), {"PrivateData": "none", **self.settings}))  # fmt: skip
 
     def __call__(self, argv, stdin="", timeout_s=None):
         self.asked.append(argv)
@@ -63,7 +77,9 @@ def site(monkeypatch, tmp_path):
 def test_now_and_the_last_days_without_any_configuration(site):
     said = run("audit", "--days", "3", "--machine", "v100=dgx1v")
     assert "Now: of 16 GPUs 6 are free, and 6 of those are stranded" in said
-    assert "and 1 wait:" in said
+    assert "0 jobs with GPUs run, and 1 wait." in said
+    assert "What 1 of them wait for:" in said
+    assert "20 jobs on 2 nodes, 16 GPUs (sacct)" in said
     assert "Job 1 waits for 4 free GPUs on one node: 6 are free" in said
     assert "2 nodes with 8 GPUs of type v100: dgx1v, as you say." in said
     columns = next(line.split() for line in said.splitlines() if "stock" in line)
@@ -73,6 +89,21 @@ def test_now_and_the_last_days_without_any_configuration(site):
     ]
 
 
+def test_nodes_of_one_type_may_be_two_machines(site):
+    site.nodes = [node("a1", {"a100": 8}), node("a2", {"a100": 4})]
+    machines = "--machine", "a100=dgx-a100", "--machine", "a100=hgx-a100-4"
+    said = run("audit", *machines)
+    assert "1 node with 8 GPUs of type a100: dgx-a100, as you say." in said
+    assert "1 node with 4 GPUs of type a100: hgx-a100-4, as you say." in said
+    assert "or hgx-a100-4" not in run("audit", *machines[:2], code=2)
+
+
+def test_gpus_without_a_type_go_by_slurms_own_word(site):
+    site.nodes = [node("a1", {"": 8})]
+    assert "alike (--machine gpu=FILE says otherwise)" in run("audit")
+    assert "dgx-a100, as you say" in run("audit", "--machine", "gpu=dgx-a100")
+
+
 def test_a_type_with_one_machine_is_taken_for_it(site):
     assert "taken for dgx1v, the only machine of the catalog with these" in run("audit")
 
@@ -80,7 +111,7 @@ def test_a_type_with_one_machine_is_taken_for_it(site):
 def test_a_type_with_several_machines_is_asked_for(site):
     site.nodes = [node("a1", {"a100": 8})]
     said = run("audit", code=2)
-    assert "can be a100-pcie-bridged or dgx-a100: say which (--machine a100=" in said
+    assert "(a100-pcie-bridged or dgx-a100), as in --machine a100=a100-pcie-bridged" in said
     assert "dgx-a100, as you say" in run("audit", "--machine", "A100=dgx-a100")
 
 
@@ -90,7 +121,8 @@ def test_a_type_with_several_machines_is_asked_for(site):
         ("v100", "expected TYPE=NAME"),
         ("=dgx1v", "expected TYPE=NAME"),
         ("v100=dgx9", "neither a file nor a machine of the catalog"),
-        ("v100=dgx2", "dgx2 has 16 GPUs, the nodes 8"),
+        ("v100=dgx2", "no node that is not declared has 16 such GPUs; there are 8 x v100"),
+        ("h100=dgx-h100", "no node that is not declared has 8 such GPUs"),
     ],
 )
 def test_a_machine_that_cannot_be(site, given, says):
@@ -117,12 +149,56 @@ def test_the_page_and_the_json_have_all_of_it(site, tmp_path):
     run("audit", "--html", str(page))
     found = json.loads(run("audit", "--json"))
     assert found["now"] == {
-        "gpus": 16, "free": 6, "stranded": 6, "running": 0, "waiting": {"fragmentation": 1},
+        "gpus": 16, "free": 6, "stranded": 6, "running": 0, "waiting": 1,
+        "causes": {"fragmentation": 1},
     }  # fmt: skip
     assert set(found["policies"]) == {"stock", DEFAULT}
     text = page.read_text()
     assert "Now: of 16 GPUs 6 are free" in text
     assert "What each policy would have done" in text
+
+
+def test_tasks_that_wait_together_are_counted_one_by_one(site):
+    site.jobs = [job(1, 4, name="1_[0-9]", array_id=1, task="0-9", tasks=10)]
+    said = run("audit")
+    assert "and 10 wait." in said
+    assert "What 10 of them wait for:" in said
+
+
+def test_jobs_that_slurm_hides_are_named(site, monkeypatch):
+    monkeypatch.setattr("os.getuid", lambda: 1000)
+    site.settings = {"PrivateData": "jobs"}
+    assert "Slurm hides other users' jobs from you (PrivateData)" in run("audit")
+
+
+def test_jobs_of_another_time_and_on_slices_are_left_out(site):
+    site.sacct = log(jobs=5) + log(3, since_s=3 * 86_400).partition("\n")[2]
+    site.sacct += log(2, tres="cpu=1,gres/gpu:a100_1g.5gb=1,gres/gpu=1").partition("\n")[2]
+    said = run("audit", "--days", "2")
+    assert "5 jobs on 2 nodes" in said
+    assert "3 left out: waited before these days" in said
+    assert "2 left out: jobs on slices of GPUs" in said
+
+
+def test_a_configuration_that_names_no_known_node_is_no_fault(site, tmp_path):
+    (tmp_path / "gputopo.yaml").write_text(
+        f"state_dir: {tmp_path}\nnodes:\n  - {{nodes: 'd[1-2]', topology: collected}}\n"
+    )
+    said = run("audit")
+    assert "2 nodes are left out until gputopo topology collect" in said
+    assert "taken for dgx1v" in said
+    (tmp_path / "gputopo.yaml").write_text("nodes:\n  - {nodes: 'x[1-9]', topology: dgx1v}\n")
+    assert "on 2 nodes, 16 GPUs" in run("audit")
+    (tmp_path / "gputopo.yaml").write_text("nodes: 7\n")
+    said = run("audit")
+    assert "note: " in said
+    assert "on 2 nodes, 16 GPUs" in said
+
+
+def test_a_folder_that_is_not_there_is_named_before_the_work(site, tmp_path):
+    said = refused("audit", "--html", str(tmp_path / "none" / "page.html"))
+    assert "none is not there" in said
+    assert not site.asked
 
 
 def test_without_accounting_the_moment_is_told_and_the_rest_refused(site):
