@@ -84,7 +84,7 @@ def _network(beside: Path, config: Mapping[str, str]) -> str:
     plugin = config.get("TopologyPlugin", "")
     release = re.match(r"(\d+)\.(\d+)", config.get("SLURM_VERSION", ""))
     # Since that release topology.yaml goes before slurm.conf's TopologyPlugin.
-    reads_yaml = bool(release) and tuple(map(int, release.groups())) >= (25, 5)
+    reads_yaml = release is not None and (int(release[1]), int(release[2])) >= (25, 5)
     path = beside / "topology.yaml"
     if not (reads_yaml and os.path.exists(path)):
         path = beside / "topology.conf"

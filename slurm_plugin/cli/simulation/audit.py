@@ -197,10 +197,10 @@ def _add_undeclared(
             kinds.setdefault(tuple(sorted(models_on(node).items())), []).append(node.name)
     sizes = {((kind[0][0] or UNTYPED).lower(), kind[0][1]) for kind in kinds if len(kind) == 1}
     if wrong := [(name, one) for name, one in named if (name, one.gpus) not in sizes]:
-        name, machine = wrong[0]
+        name, other = wrong[0]
         there = ", ".join(f"{count} x {kind}" for kind, count in sorted(sizes)) or "none"
         raise click.UsageError(
-            f"--machine {name}={machine.name}: no node that is not declared has {machine.gpus} such"
+            f"--machine {name}={other.name}: no node that is not declared has {other.gpus} such"
             f" GPUs; there are {there}"
         )
     lines = []
