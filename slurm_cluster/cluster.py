@@ -326,8 +326,10 @@ class Cluster(Faults):
             passed = time.monotonic() - asked
             slots = self.status().get("slots", {})  # It listens before it acts.
             age = slots.get("looked_s_ago")
-            # A job that ended before it was seen leaves its promised GPUs behind for a moment.
-            return age is not None and age < passed and not slots["promised"]
+            # A job that ended before it was seen leaves its promised GPUs behind for a moment, and
+            # a look that had begun before our notice came knows nothing of it.
+            is_settled = not slots.get("promised") and not slots.get("ends_unseen")
+            return age is not None and age < passed and is_settled
 
         until(has_read, "the engine has read the queue")
 

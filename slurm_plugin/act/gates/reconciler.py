@@ -133,6 +133,8 @@ class GateReconciler:
         return {
             "looked_s_ago": round(self.clock() - polled_at, 3) if polled_at > 0 else None,
             "promised": len(self.cache.promises),
+            # Ends of jobs behind which no look has begun yet: what they freed is not given out.
+            "ends_unseen": self.cache.ended - self.cache.known,
             **self._waiting,
             **{key: counts[key] for key in ("released", "regated", "refused")},
             "mismatched": self._watch.mismatched,

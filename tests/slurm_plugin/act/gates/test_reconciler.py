@@ -275,7 +275,9 @@ def test_gates_are_renewed_a_part_at_a_time_and_give_way_to_a_job_that_ended(tmp
     slurm.update = ends
     planner = reconciler(tmp_path, slurm, cache)
     assert len(look(planner, slurm).renewed) == RENEWED_AT_ONCE
+    assert planner.status()["ends_unseen"] == 1
     slurm.update = update
     cache.ended = 0
     assert len(look(planner, slurm).renewed) == count
+    assert planner.status()["ends_unseen"] == 0
     assert [len(names) for names, _ in slurm.updates] == [RENEWED_AT_ONCE, RENEWED_AT_ONCE, 1]
