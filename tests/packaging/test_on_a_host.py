@@ -12,6 +12,7 @@ from site_host import (
     EDIT,
     INSTALL,
     NODES,
+    ROOT,
     BootedHost,
     Host,
     NotBootedError,
@@ -73,6 +74,39 @@ def removal_is_refused_while_slurm_needs_us(host):
     assert "gputopo disable --apply" in refused.stdout
     assert "ok installed" in host.run("dpkg-query -W -f '${Status}' slurm-gputopo")
     host.restart_slurmctld()
+
+
+@pytest.mark.parametrize("host", [BootedHost], indirect=True)
+def test_the_steps_to_watch_and_to_choose_work_as_written(host):
+    """docs/steps.md, typed line by line; its node has GPUs of one machine of the catalog."""
+    host.run(
+        "sed -i 's/v100/h100/g; s/ Links=[-0-9,]*//' /etc/slurm/slurm.conf /etc/slurm/gres.conf"
+    )
+    host.run("systemctl restart slurmctld slurmd")
+    host.wait_for("sinfo -h -o %t | grep -qx idle")
+    for line in commands_of("Watch"):
+        said = host.run(f"yes | {{ {line}; }}")  # As somebody whom apt-get asks whether to go on.
+    assert " -> " not in said
+    assert '- {nodes: "dgx1", topology: dgx-h100}' in host.run("cat /etc/slurm/gputopo.yaml")
+    job = number_of_a_job(host)
+    assert "(observe)" in host.run(f"gputopo explain {job}")
+    partition = host.run("sinfo -h -o %R | head -n 1").strip()
+    *change, explain = commands_of("Choose")
+    for line in change:
+        host.run(line.replace("gpu-test", partition))
+    job = number_of_a_job(host)
+    assert "(enforce)" in host.run(explain.replace("4711", job))
+
+
+def number_of_a_job(host: Host) -> str:
+    host.wait_for("sinfo -h -o %t | grep -qx idle")
+    return host.run("srun -Q --gres=gpu:2 printenv SLURM_JOB_ID").strip()
+
+
+def commands_of(step: str) -> list[str]:
+    """The lines that docs/steps.md has people type below this heading."""
+    page = (ROOT / "docs" / "steps.md").read_text(encoding="utf-8")
+    return page.partition(f"\n## {step}")[2].partition("```\n")[2].partition("```")[0].splitlines()
 
 
 @ON_BOTH
