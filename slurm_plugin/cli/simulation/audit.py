@@ -57,6 +57,7 @@ def audit(
     Slurm does not keep which GPUs past jobs had. So the jobs of the last days are simulated, under
     a model of stock Slurm and under the default policy.
     """
+    from gres_topology import NodeTopology
     from policies.registry import DEFAULT
     from simulation.report import output
     from simulation.report.page import to_html
@@ -70,16 +71,16 @@ def audit(
     from slurm_plugin.slurm.runner import ProcessRunner
 
     files.require_folder(html)
-    config = None
+    config, declared = None, dict[str, NodeTopology]()
     try:
         config = settings.in_force_if_any(config_path)
+        if config is not None and config.nodes:
+            declared = simulate.cluster_of(config_path)
     except PluginError as error:
         click.echo(printable(f"note: {' '.join(str(error).split())}"), err=True)
     run = ProcessRunner(config.slurm.bin_dir if config else None, shows_all=True)
     snapshot = read_snapshot(SlurmClient(run))
     now = _now(snapshot, run)
-    has_nodes = config is not None and bool(config.nodes)
-    declared = simulate.cluster_of(config_path) if has_nodes else {}
     there = {node.name for node in snapshot.nodes if node.gpu_count}
     cluster = {name: machine for name, machine in declared.items() if name in there}
     machines = _add_undeclared(cluster, snapshot.nodes, _named(said))
