@@ -112,7 +112,7 @@ def framed(
         words(shortened(title, 100), 10.0, 22, 14, weight="bold"),
         words(y, 10.0, 38, 11, "soft"),
         words(x, left + WIDTH / 2, TOP + height + 34, 11, "soft", anchor="middle"),
-    ]  # fmt: skip
+    ]
     border = element("path", class_="gt-faint", d=f"M0 0V{height:g}H{WIDTH:g}")
     full_w = right + legend_w + 12 if entries else left + WIDTH + 26
     return Picture(

@@ -48,10 +48,15 @@ def _drawn(pane: Pane, x: float, y: float) -> tuple[list[Svg], float]:
     at = f"translate({x:.1f} {y + head:.1f}) scale({scale:.3f})"
     letters = round(pane.width / 6.5)
     texts = [
-        words(shortened(line, letters), x + 4, y + 12 + _LINE * row, 12,
-              weight=None if row else "bold")
+        words(
+            shortened(line, letters),
+            x + 4,
+            y + 12 + _LINE * row,
+            12,
+            weight=None if row else "bold",
+        )
         for row, line in enumerate(pane.caption)
-    ]  # fmt: skip
+    ]
     return [*texts, element("g", *pane.picture.parts, transform=at)], (
         head + pane.picture.height * scale
     )

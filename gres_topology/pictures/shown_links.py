@@ -159,7 +159,7 @@ def nics(topology: NodeTopology, layout: Layout) -> tuple[list[Svg], list[str]]:
             element("path", class_="gt-faint", d=lines, stroke_width=1.5),
             rect("free", at - 43, y - 11, 86, 22, rx=11),
             words(shortened(text, 14), at, y + 4, 10, anchor="middle"),
-        ]  # fmt: skip
+        ]
     return parts, far
 
 

@@ -47,8 +47,16 @@ def words(
     weight: str | None = None,
 ) -> Svg:
     """A line of text in a colour of `theme`, whose `anchor` (by default its start) is at (x, y)."""
-    return element("text", text, class_=f"gt-{look}", x=x, y=y,
-                   font_size=size, font_weight=weight, text_anchor=anchor)  # fmt: skip
+    return element(
+        "text",
+        text,
+        class_=f"gt-{look}",
+        x=x,
+        y=y,
+        font_size=size,
+        font_weight=weight,
+        text_anchor=anchor,
+    )
 
 
 def rect(look: str, x: float, y: float, width: float, height: float, **more: object) -> Svg:

@@ -298,10 +298,14 @@ class World:
     def _futures(self, of: slice) -> list[tuple[list[End], list[Waits], float]]:
         left_s, ahead, now_s = self._times.left_s, self._ahead, self._ahead.now_s
         ends = [
-            (left_s(job, end_s - start_s, max(0.0, now_s - start_s), took_s, of),
-             self._number[name], mask, mask.bit_count())
+            (
+                left_s(job, end_s - start_s, max(0.0, now_s - start_s), took_s, of),
+                self._number[name],
+                mask,
+                mask.bit_count(),
+            )
             for end_s, name, mask, start_s, job, took_s in self._releases
-        ]  # fmt: skip
+        ]
         waits = [
             (left_s(number, limit_s, 0.0, own, of), parts)
             for number, limit_s, own, parts in self._waits

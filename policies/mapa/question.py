@@ -72,8 +72,16 @@ class NodeKeys:
         self._packing = -1.0 if request.options.get("spread") == "yes" else 1.0
         self._is_spread = len(request.gpus_per_node) > 1
         #: Requests of one kind rank nodes alike.
-        self.kind = (objective.name, objective.demand, request.pattern, self._packing,
-                     self._is_spread, self._communication, self._least, tables)  # fmt: skip
+        self.kind = (
+            objective.name,
+            objective.demand,
+            request.pattern,
+            self._packing,
+            self._is_spread,
+            self._communication,
+            self._least,
+            tables,
+        )
 
     def _near_nics(self, topology: NodeTopology, objective: Objective | None = None) -> Objective:
         nics = topology.nic_distance if self._is_spread else ()

@@ -111,8 +111,12 @@ def _waits(report: Report) -> list[Html]:
         for size, one in first.items()
     ]
     said = "Mean wait, and in brackets the wait that 95 of 100 jobs stay below."
-    return [*parts, _picture(plots.waits(report.runs)), tag("p", said),
-            _table(["size", "jobs", *waits], rows)]  # fmt: skip
+    return [
+        *parts,
+        _picture(plots.waits(report.runs)),
+        tag("p", said),
+        _table(["size", "jobs", *waits], rows),
+    ]
 
 
 def _wait(one: SizeWait) -> str:

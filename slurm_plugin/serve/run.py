@@ -158,8 +158,14 @@ async def serve(path: Path, notifier: Notifier | None = None) -> None:
         _announce(engine, notifier)
         engine.warm()
         keeping = (one.schedule.keep(one.poll) for one in loops)
-        running = (_feed(notifier), ClockWatch(engine.say).run(), charge.run(), *keeping,
-                   _watch_files(engine), _write_status(engine, server.path))  # fmt: skip
+        running = (
+            _feed(notifier),
+            ClockWatch(engine.say).run(),
+            charge.run(),
+            *keeping,
+            _watch_files(engine),
+            _write_status(engine, server.path),
+        )
         tasks = [asyncio.create_task(one) for one in running]
         await ended.wait()
         for task in tasks:

@@ -50,8 +50,17 @@ class NoStepTime:
 def from_accounting(run: Runner, name: str, since: int) -> SlurmJob | None:
     """A job by its name, from sacct; None where sacct knows none, or nothing."""
     try:
-        text = run(["sacct", "-X", "-n", "-P", f"--name={name}", f"--starttime=uts{since}",
-                    "--format=JobID,State,Start,End"])  # fmt: skip
+        text = run(
+            [
+                "sacct",
+                "-X",
+                "-n",
+                "-P",
+                f"--name={name}",
+                f"--starttime=uts{since}",
+                "--format=JobID,State,Start,End",
+            ]
+        )
     except SlurmError:
         return None
     for line in text.splitlines():

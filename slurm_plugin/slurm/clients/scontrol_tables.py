@@ -106,8 +106,12 @@ def _partition(pairs: dict[str, str]) -> SlurmPartition:
 def job_defaults(pairs: Mapping[str, str]) -> JobDefaults:
     """Those of a partition, or of slurm.conf, as scontrol shows both."""
     by_gpu = _pairs(pairs.get("JobDefaults", "").replace(",", " "))
-    texts = (by_gpu.get("DefCpuPerGPU"), by_gpu.get("DefMemPerGPU"),
-             pairs.get("DefMemPerCPU"), pairs.get("DefMemPerNode"))  # fmt: skip
+    texts = (
+        by_gpu.get("DefCpuPerGPU"),
+        by_gpu.get("DefMemPerGPU"),
+        pairs.get("DefMemPerCPU"),
+        pairs.get("DefMemPerNode"),
+    )
     return JobDefaults(*(number(text or "") for text in texts))
 
 
