@@ -59,6 +59,7 @@ class Details:
         lines = in_words(story).splitlines() if story else [""]
         details: dict[str, Any] = {
             "job": number,
+            "is_over": job is None,
             "headline": lines[0],
             "facts": [[line[:14].strip(), line[14:].strip()] for line in lines[1:]],
             "timeline": _timeline(job, story),

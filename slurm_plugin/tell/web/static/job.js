@@ -49,11 +49,12 @@ function inShort(row) {
 
 function parts(found) {
   const shown = [];
+  if (found.is_over) shown.push(html("p", { class: "sentence" }, "This job is over: it is no longer in Slurm's queue."));
   if (found.why) shown.push(html("h2", {}, "Why it waits"), ...answer(found.why));
   if (found.pictures.length) {
     shown.push(html("h2", {}, "Its GPUs"), html("div", { class: "pictures" }, found.pictures.map((one) => framed(one.svg))));
   }
-  if (found.facts.length) shown.push(html("h2", {}, "Why these GPUs"), html("p", {}, found.headline), facts(found.facts));
+  if (found.facts.length) shown.push(html("h2", {}, "Why these GPUs"), html("p", {}, inLocalTime(found.headline)), facts(found.facts));
   if (found.ranks.length > 1) {
     shown.push(table("Rank order of the launch", ["rank", "node", "GPU"],
       found.ranks.map(([node, gpu], rank) => [String(rank), node, String(gpu)])));
@@ -61,6 +62,11 @@ function parts(found) {
   if (found.candidates.length) shown.push(html("h2", {}, "Candidates"), html("ul", { class: "candidates" }, found.candidates.map(candidate)));
   if (found.timeline.length) shown.push(html("h2", {}, "What happened"), html("ol", { class: "timeline" }, found.timeline.map(step)));
   return shown;
+}
+
+// The log's times are in UTC, the page's in the reader's own zone.
+function inLocalTime(text) {
+  return text.replace(/\d{4}-\d\d-\d\dT[\d:.]+(?:Z|[+-]\d\d:\d\d)/g, moment);
 }
 
 function answer(why) {

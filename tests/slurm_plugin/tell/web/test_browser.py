@@ -1,6 +1,7 @@
 """The page in a real browser: the recorded day, and 1,000 nodes."""
 
 import os
+import re
 import subprocess
 import sys
 import time
@@ -61,6 +62,14 @@ def to(page, view):
     page.wait_for_timeout(700)
 
 
+def over_in(page):
+    """A job that was decided about, and that is in the queue no more."""
+    return page.evaluate(
+        "() => fetch('api/state').then(reply => reply.json()).then(view => "
+        "Object.values(view.decisions).map(row => row.job).find(job => !(job in view.jobs)))"
+    )
+
+
 def job_of(page, state):
     """A job of several GPUs, or the last of those that wait: a minute there takes a second."""
     return page.evaluate(
@@ -96,9 +105,13 @@ def test_a_job_shows_its_gpus_its_ring_and_why(chromium, demo):
         assert f"job {number} on" in picture.get_attribute("aria-label")
         assert "ranks on" in picture.locator("desc").text_content()
         assert page.locator("text=Why these GPUs").count() == 1
+        assert not re.search(r"T\d\d:\d\d:", page.locator("main").inner_text())
         number = job_of(page, "PENDING")
         to(page, f"job/{number}")
         assert page.locator(".sentence").inner_text().startswith(f"Job {number} ")
+        to(page, f"job/{over_in(page)}")
+        assert page.locator(".sentence").inner_text().startswith("This job is over")
+        assert page.locator("text=Why these GPUs").count() == 1
 
 
 def test_the_chart_has_no_line_over_a_time_in_which_nobody_looked(chromium, demo):
