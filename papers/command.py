@@ -118,6 +118,7 @@ def run_all(out: Path, results: Path | None, only: tuple[str, ...], again: bool)
     for path in running.draw(PAPERS, folder):
         click.echo(f"wrote {path}")
     pictures = os.path.relpath(folder, out)
+    out.mkdir(parents=True, exist_ok=True)
     files.write(out / "reproduction.md", page.page(PAPERS, folder, pictures))
 
 
@@ -165,6 +166,7 @@ def run_harm(
     found = Results((results or out) / "harm")
     if block != "none":
         found.run(block, click.echo, only=only, again=again, most=seeds, processes=jobs)
+    out.mkdir(parents=True, exist_ok=True)
     files.write(out / "harm.md", page(found))
 
 

@@ -22,6 +22,8 @@ COMMAND = (
     " --format=JobID,User,State,Submit,Eligible,Start,End,ElapsedRaw,TimelimitRaw,NNodes"
     ",AllocTRES,Partition,AdminComment"
 )
+#: What the engine writes there of jobs that wait for it, by a begin time or a hold of its own.
+_HELD = ("[gpu-slots: ", "[gpu-shape: ", "[gpu-loan: ")
 #: A comment may have sacct's own separator in it, and stands in one column however many it looks.
 _COMMENT = "AdminComment"
 #: A job's number; tasks of arrays have numbers of their own in JobIDRaw.
@@ -65,11 +67,11 @@ def _add_json(trace: Trace, where: str, job: Mapping[str, Any]) -> None:
             job["job_id"],
             gpus=gpus,
             nodes=job.get("allocation_nodes") or 1,
-            submit_s=_could_start(times["submission"], times.get("eligible")),
+            submit_s=_could_start(times["submission"], times.get("eligible"), _comment_in(job)),
             start_s=times["start"],
             duration_s=times["elapsed"],
             walltime_s=None if limit is None else 60 * limit,
-            hint=_hint((job.get("comment") or {}).get("administrator")),
+            hint=_hint(_comment_in(job)),
             user=job.get("user"),
             cpus=_allocated(job, "cpu"),
             mem_gb=_allocated(job, "mem") / 1024,
@@ -149,11 +151,13 @@ def _add_row(trace: Trace, where: str, row: Mapping[str, str]) -> None:
         row["JobID"],
         gpus=gpus,
         nodes=row.get("NNodes") or row.get("AllocNodes") or 1,
-        submit_s=_could_start(_epoch(row["Submit"]), _epoch(row.get("Eligible", ""))),
+        submit_s=_could_start(
+            _epoch(row["Submit"]), _epoch(row.get("Eligible", "")), row.get(_COMMENT, "")
+        ),
         start_s=start,
         duration_s=elapsed or (end or 0) - (start or 0),
         walltime_s=_limit_s(row),
-        hint=_hint(row.get("AdminComment")),
+        hint=_hint(row.get(_COMMENT)),
         user=row.get("User"),
         partition=row.get("Partition"),
         **_amounts(row["AllocTRES"]),
@@ -182,9 +186,17 @@ def _is_over(trace: Trace, where: str, state: str, start: object, end: object) -
     return bool(start and end)
 
 
-def _could_start(submit: float | None, eligible: float | None) -> float | None:
-    """When it could have started first: before, it waited for a time, for others or for people."""
-    return max(submit, eligible) if submit and eligible else submit
+def _could_start(submit: float | None, eligible: float | None, comment: str) -> float | None:
+    """When it could have started first: before, it waited for a time, for others or for people.
+
+    Of a job that the engine kept behind a gate, or held, Slurm knows no more than when it let go.
+    """
+    is_ours = any(entry in comment for entry in _HELD)
+    return max(submit, eligible) if submit and eligible and not is_ours else submit
+
+
+def _comment_in(job: Mapping[str, Any]) -> str:
+    return (job.get("comment") or {}).get("administrator") or ""
 
 
 def _is_left_out(trace: Trace, gpus: int, kinds: Iterable[str]) -> bool:

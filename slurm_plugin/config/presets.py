@@ -52,7 +52,14 @@ def load(name: str, folder: Path = Path("/etc/slurm")) -> Preset:
         raise RemoteError(f"{name!r} is no preset; expected one of {known}, or a file NAME.yaml")
     try:
         values = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, yaml.YAMLError, ValueError, RecursionError) as error:
+    except (
+        OSError,
+        yaml.YAMLError,
+        ValueError,
+        LookupError,
+        AttributeError,
+        RecursionError,
+    ) as error:
         raise RemoteError(f"{path}: cannot be read: {' '.join(str(error).split())}") from error
     if not isinstance(values, dict):
         raise RemoteError(f"{path}: expected keys and values")

@@ -175,7 +175,7 @@ def _of(kind: _Kind, index: _Index, fold: Fold) -> Iterator[str]:
         return
     machines = machines_with(dict(kind.gpus))
     topology = COLLECTED
-    if len(machines) == 1 and not kind.is_collected and _is_uniform(catalog.load(machines[0])):
+    if len(machines) == 1 and not kind.is_collected and is_uniform(catalog.load(machines[0])):
         [topology] = machines
     if kind.is_collected:
         why = "their hardware was collected."
@@ -216,6 +216,7 @@ def _is_part(gres_type: str, name: str) -> bool:
     return has_number and any(all_words[at : at + len(words)] == words for at in places)
 
 
-def _is_uniform(machine: NodeTopology) -> bool:
+def is_uniform(machine: NodeTopology) -> bool:
+    """Are all of its links alike, so that whoever is wrong about it prefers no pair?"""
     kinds = machine.kinds
     return len({kinds[i][j] for i in range(machine.gpus) for j in range(i)}) == 1

@@ -57,7 +57,7 @@ def audit(
     Slurm does not keep which GPUs past jobs had. So the jobs of the last days are simulated, under
     a model of stock Slurm and under the default policy.
     """
-    from gres_topology import NodeTopology
+    from gres_topology import NodeTopology, TopologyError
     from policies.registry import DEFAULT
     from simulation.report import output
     from simulation.report.page import to_html
@@ -65,6 +65,7 @@ def audit(
     from slurm_plugin.cli import Fault, printable
     from slurm_plugin.cli.simulation import simulate
     from slurm_plugin.config import settings
+    from slurm_plugin.enabling.first_file import has_slices
     from slurm_plugin.errors import PluginError
     from slurm_plugin.queue.snapshot import read_snapshot
     from slurm_plugin.slurm.clients.command_line import SlurmClient
@@ -76,12 +77,12 @@ def audit(
         config = settings.in_force_if_any(config_path)
         if config is not None and config.nodes:
             declared = simulate.cluster_of(config_path)
-    except PluginError as error:
+    except (PluginError, TopologyError) as error:
         click.echo(printable(f"note: {' '.join(str(error).split())}"), err=True)
     run = ProcessRunner(config.slurm.bin_dir if config else None, shows_all=True)
     snapshot = read_snapshot(SlurmClient(run))
     now = _now(snapshot, run)
-    there = {node.name for node in snapshot.nodes if node.gpu_count}
+    there = {node.name for node in snapshot.nodes if node.gpu_count and not has_slices(node.gpus)}
     cluster = {name: machine for name, machine in declared.items() if name in there}
     machines = _add_undeclared(cluster, snapshot.nodes, _named(said))
     if not cluster:
@@ -220,7 +221,7 @@ def _machine(
     from gres_topology import catalog
     from gres_topology.catalog import declared
     from slurm_plugin.cli import Fault
-    from slurm_plugin.enabling.first_file import has_slices, machines_with
+    from slurm_plugin.enabling.first_file import has_slices, is_uniform, machines_with
 
     if has_slices(gpus):
         return "left out, as slices are not simulated", None
@@ -229,13 +230,14 @@ def _machine(
         if (name, machine.gpus) == (kind.lower(), count):
             return f"{machine.name}, as you say", machine
     found = machines_with(gpus)
-    if len(found) == 1:
+    if len(found) == 1 and is_uniform(catalog.load(found[0])):
         [name] = found
         return f"taken for {name}, the only machine of the catalog with these", catalog.load(name)
     if found:
         raise Fault(
-            f"nodes with {count} GPUs of type {kind}: say which machine they are"
-            f" ({' or '.join(found)}), as in --machine {kind}={found[0]}"
+            f"nodes with {count} GPUs of type {kind}: say which machine they are, as in"
+            f" --machine {kind}={' or '.join(found)}; a file may have the output of nvidia-smi topo"
+            " -m, too"
         )
     plain = declared.read(
         f"gpus: {count}\nother_links: SYS\nrates: {{pcie: 4}}\n",

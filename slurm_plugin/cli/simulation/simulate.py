@@ -201,6 +201,9 @@ def cluster_of(path: Path) -> dict[str, NodeTopology]:
         if not node_set.nodes:
             left = f"no node is known with {node_set.features}; name them in a host list"
             click.echo(f"{path}:{node_set.line}: {left}", err=True)
+        elif node_set.slices:
+            left = f"{len(node_set.nodes)} nodes are left out: slices are not simulated"
+            click.echo(f"{path}:{node_set.line}: {left}", err=True)
         elif node_set.topology == COLLECTED:
             records = store.nodes()
             known = {name: records[name].accepted for name in node_set.nodes if name in records}

@@ -53,10 +53,12 @@ def init(config_path: Path, is_applied: bool) -> None:
     run = ProcessRunner(config.slurm.bin_dir if config else None)
     slurm = SlurmClient(run)
     nodes = slurm.nodes()
-    text = first_file.text(
-        config_path, nodes, collected, slurm.config(), lambda names: _folded(run, names)
+    text = printable(
+        first_file.text(
+            config_path, nodes, collected, slurm.config(), lambda names: _folded(run, names)
+        )
     )
-    click.echo(printable(text), nl=False)
+    click.echo(text, nl=False)
     if not any(node.gpu_count for node in nodes):
         raise Fault("Slurm has no node with GPUs (GresTypes and Gres= in slurm.conf)")
     if not is_applied:

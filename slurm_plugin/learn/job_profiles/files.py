@@ -122,7 +122,14 @@ def _read(path: Path) -> _File:
         return msgspec.convert(data, _File)
     except msgspec.ValidationError as error:
         raise ConfigError(f"{path}: {error}; docs/profiles.md says what a profile holds") from error
-    except (OSError, yaml.YAMLError, ValueError, RecursionError) as error:
+    except (
+        OSError,
+        yaml.YAMLError,
+        ValueError,
+        LookupError,
+        AttributeError,
+        RecursionError,
+    ) as error:
         raise ConfigError(f"{path}: cannot be read as YAML or JSON: {error}") from error
 
 

@@ -14,8 +14,9 @@ pytestmark = [pytest.mark.cluster]
 PAGE = Path(__file__).parents[3] / "docs" / "steps.md"
 #: No gputopo.yaml is read, and no engine asked.
 BARE = {"GPUTOPO_CONFIG": "/nowhere/gputopo.yaml"}
-#: The one GRES type of the cluster that several machines have.
-MACHINE = ["--machine", "a100=a100-pcie-bridged"]
+#: GRES types of machines whose links differ by pair, or that are not the only ones with them.
+KINDS = {"v100": "dgx1v", "p100": "minsky", "a100": "a100-pcie-bridged", "mi250x": "mi250x"}
+MACHINE = [word for kind, name in KINDS.items() for word in ("--machine", f"{kind}={name}")]
 
 
 @pytest.fixture

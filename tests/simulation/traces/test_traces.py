@@ -364,6 +364,15 @@ def test_a_job_waits_from_when_it_could_have_started(tmp_path):
     ]  # fmt: skip
 
 
+def test_a_job_that_our_engine_held_waits_from_its_submit(tmp_path):
+    path = tmp_path / "log"
+    path.write_text(
+        "JobID|Submit|Eligible|Start|End|AllocTRES|AdminComment\n"
+        "7|100|500|600|700|gres/gpu=2|[gpu-topo: | x] [gpu-slots: placed token=a]\n"
+    )
+    assert [(job.submit_s, job.waited_s) for job in read(path).jobs] == [(100, 500)]
+
+
 def test_jobs_on_slices_are_left_out(tmp_path):
     path = tmp_path / "log"
     path.write_text(

@@ -45,7 +45,7 @@ class PlayedSite:
     """Slurm's words: nodes, jobs, and what sacct prints."""
 
     def __init__(self):
-        self.nodes = [node("d1", {"v100": 8}, 5), node("d2", {"v100": 8}, 5)]
+        self.nodes = [node("d1", {"h100": 8}, 5), node("d2", {"h100": 8}, 5)]
         self.jobs = [job(1, 4), job(2, 0, tres_per_node="")]
         self.sacct = log()
         self.settings = {}
@@ -75,13 +75,13 @@ def site(monkeypatch, tmp_path):
 
 
 def test_now_and_the_last_days_without_any_configuration(site):
-    said = run("audit", "--days", "3", "--machine", "v100=dgx1v")
+    said = run("audit", "--days", "3", "--machine", "h100=dgx-h100")
     assert "Now: of 16 GPUs 6 are free, and 6 of those are stranded" in said
     assert "0 jobs with GPUs run, and 1 wait." in said
     assert "What 1 of them wait for:" in said
     assert "20 jobs on 2 nodes, 16 GPUs (sacct)" in said
     assert "Job 1 waits for 4 free GPUs on one node: 6 are free" in said
-    assert "2 nodes with 8 GPUs of type v100: dgx1v, as you say." in said
+    assert "2 nodes with 8 GPUs of type h100: dgx-h100, as you say." in said
     columns = next(line.split() for line in said.splitlines() if "stock" in line)
     assert columns == ["stock", DEFAULT]
     assert [argv[-4:] for argv in site.asked if argv[0] == "sacct"] == [
@@ -98,6 +98,23 @@ def test_nodes_of_one_type_may_be_two_machines(site):
     assert "or hgx-a100-4" not in run("audit", *machines[:2], code=2)
 
 
+def test_a_machine_whose_links_differ_is_not_guessed(site):
+    """A wrong guess would show what links bring that nobody has."""
+    site.nodes = [node("d1", {"v100": 8})]
+    assert "as in --machine v100=dgx1v; a file may" in run("audit", code=2)
+    assert "dgx1v, as you say" in run("audit", "--machine", "v100=dgx1v")
+
+
+def test_declared_slices_are_left_out(site, tmp_path):
+    site.nodes = [node("d1", {"a100_1g.5gb": 7}), node("d2", {"h100": 8})]
+    (tmp_path / "gputopo.yaml").write_text(
+        "nodes:\n  - {nodes: d1, topology: hgx-a100-4, slices: [1g.5gb*7]}\n"
+    )
+    said = run("audit")
+    assert "1 nodes are left out: slices are not simulated" in said
+    assert "on 1 nodes, 8 GPUs" in said
+
+
 def test_gpus_without_a_type_go_by_slurms_own_word(site):
     site.nodes = [node("a1", {"": 8})]
     assert "alike (--machine gpu=FILE says otherwise)" in run("audit")
@@ -105,24 +122,24 @@ def test_gpus_without_a_type_go_by_slurms_own_word(site):
 
 
 def test_a_type_with_one_machine_is_taken_for_it(site):
-    assert "taken for dgx1v, the only machine of the catalog with these" in run("audit")
+    assert "taken for dgx-h100, the only machine of the catalog with these" in run("audit")
 
 
 def test_a_type_with_several_machines_is_asked_for(site):
     site.nodes = [node("a1", {"a100": 8})]
     said = run("audit", code=2)
-    assert "(a100-pcie-bridged or dgx-a100), as in --machine a100=a100-pcie-bridged" in said
+    assert "as in --machine a100=a100-pcie-bridged or dgx-a100" in said
     assert "dgx-a100, as you say" in run("audit", "--machine", "A100=dgx-a100")
 
 
 @pytest.mark.parametrize(
     ("given", "says"),
     [
-        ("v100", "expected TYPE=NAME"),
-        ("=dgx1v", "expected TYPE=NAME"),
-        ("v100=dgx9", "neither a file nor a machine of the catalog"),
-        ("v100=dgx2", "no node that is not declared has 16 such GPUs; there are 8 x v100"),
-        ("h100=dgx-h100", "no node that is not declared has 8 such GPUs"),
+        ("h100", "expected TYPE=NAME"),
+        ("=dgx-h100", "expected TYPE=NAME"),
+        ("h100=dgx9", "neither a file nor a machine of the catalog"),
+        ("h100=dgx2", "no node that is not declared has 16 such GPUs; there are 8 x h100"),
+        ("a100=dgx-a100", "no node that is not declared has 8 such GPUs"),
     ],
 )
 def test_a_machine_that_cannot_be(site, given, says):
@@ -140,7 +157,7 @@ def test_links_that_nobody_knows_are_alike_and_slices_are_left_out(site):
 def test_nodes_of_the_configuration_are_as_it_says(site, tmp_path):
     (tmp_path / "gputopo.yaml").write_text("nodes:\n  - {nodes: d1, topology: dgx1p}\n")
     said = run("audit")
-    assert "1 node with 8 GPUs of type v100: taken for dgx1v" in said
+    assert "1 node with 8 GPUs of type h100: taken for dgx-h100" in said
     assert "on 2 nodes, 16 GPUs" in said
 
 
@@ -186,13 +203,14 @@ def test_a_configuration_that_names_no_known_node_is_no_fault(site, tmp_path):
     )
     said = run("audit")
     assert "2 nodes are left out until gputopo topology collect" in said
-    assert "taken for dgx1v" in said
-    (tmp_path / "gputopo.yaml").write_text("nodes:\n  - {nodes: 'x[1-9]', topology: dgx1v}\n")
+    assert "taken for dgx-h100" in said
+    (tmp_path / "gputopo.yaml").write_text("nodes:\n  - {nodes: 'x[1-9]', topology: dgx-h100}\n")
     assert "on 2 nodes, 16 GPUs" in run("audit")
-    (tmp_path / "gputopo.yaml").write_text("nodes: 7\n")
-    said = run("audit")
-    assert "note: " in said
-    assert "on 2 nodes, 16 GPUs" in said
+    for damaged in ("nodes: 7\n", "nodes:\n  - {nodes: 'd[1-2]', topology: nowhere.yaml}\n"):
+        (tmp_path / "gputopo.yaml").write_text(damaged)
+        said = run("audit")
+        assert "note: " in said
+        assert "on 2 nodes, 16 GPUs" in said
 
 
 def test_a_folder_that_is_not_there_is_named_before_the_work(site, tmp_path):

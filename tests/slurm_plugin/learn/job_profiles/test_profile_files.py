@@ -59,6 +59,7 @@ def test_json_says_the_same(tmp_path):
     [
         ("no YAML", "profile: [", "cannot be read as YAML or JSON"),
         ("a date that is none", "alone: [{gpus: 2001-13-45}]", "month must be in 1..12"),
+        ("a tag that does not fit", "alone: !!bool x", "cannot be read as YAML or JSON"),
         ("nested too deeply", "[" * 5000, "cannot be read as YAML or JSON: maximum recursion"),
         ("no name", "alone: []", "missing required field `profile`"),
         ("an unknown key", "profile: a\ncolour: red", "unknown field `colour`"),

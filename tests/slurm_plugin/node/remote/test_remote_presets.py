@@ -205,6 +205,7 @@ def test_a_sites_own_lies_beside_its_configuration(tmp_path):
         ("", "expected keys and values"),
         ("a: [", "cannot be read: "),
         ("ports: 2001-13-45", "cannot be read: month must be in 1..12"),
+        ("ports: !!timestamp abc", "cannot be read"),
         ("[" * 5000, "cannot be read: maximum recursion"),
         (GOOD + "speed: 5", "speed: unknown key; allowed: name, about, server,"),
         (GOOD.replace("mine", "a b"), "name: expected a word"),
