@@ -12,6 +12,11 @@ def in_one_line(text: str) -> str:
     return "".join(char if char.isprintable() else " " for char in text)
 
 
+#: What yaml.safe_load raises beside its own YAMLError: for a date that is none, for a tag that does
+#: not fit its value, for nesting without end.
+NO_YAML_VALUE = (ValueError, LookupError, AttributeError, RecursionError)
+
+
 class PluginError(Exception):
     """Base of every error slurm_plugin raises on purpose; its text is for people."""
 

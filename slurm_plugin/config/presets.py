@@ -17,7 +17,7 @@ from slurm_plugin.base.preset import (
     Preset,
     unknown_fields,
 )
-from slurm_plugin.errors import RemoteError
+from slurm_plugin.errors import NO_YAML_VALUE, RemoteError
 
 FOLDER = Path(__file__).parent / "presets"
 _TEXTS = ("name", "about")
@@ -52,14 +52,7 @@ def load(name: str, folder: Path = Path("/etc/slurm")) -> Preset:
         raise RemoteError(f"{name!r} is no preset; expected one of {known}, or a file NAME.yaml")
     try:
         values = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (
-        OSError,
-        yaml.YAMLError,
-        ValueError,
-        LookupError,
-        AttributeError,
-        RecursionError,
-    ) as error:
+    except (OSError, yaml.YAMLError, *NO_YAML_VALUE) as error:
         raise RemoteError(f"{path}: cannot be read: {' '.join(str(error).split())}") from error
     if not isinstance(values, dict):
         raise RemoteError(f"{path}: expected keys and values")

@@ -76,7 +76,7 @@ def audit(
     try:
         config = settings.in_force_if_any(config_path)
         if config is not None and config.nodes:
-            declared = simulate.cluster_of(config_path)
+            declared = simulate.cluster_of(config)
     except (PluginError, TopologyError) as error:
         click.echo(printable(f"note: {' '.join(str(error).split())}"), err=True)
     run = ProcessRunner(config.slurm.bin_dir if config else None, shows_all=True)
@@ -145,12 +145,10 @@ class _Now(NamedTuple):
 def _now(snapshot: Snapshot, run: Runner) -> _Now:
     import os
 
-    from slurm_plugin.slurm.interface import QueuedJob
+    from slurm_plugin.serve.site_figures import figures_of
     from slurm_plugin.tell.explain import slurm_says
     from slurm_plugin.tell.web.reasons import Reasons
     from slurm_plugin.tell.why.reading import ExtrasReader, Reading
-    from slurm_plugin.tell.why.site import fragmentation_now, site_of
-    from slurm_plugin.tell.why.state import WaitingState
 
     reasons = Reasons(None)
     reasons.look(Reading(snapshot, ExtrasReader(run)(snapshot)), LOOK_S)
@@ -164,12 +162,11 @@ def _now(snapshot: Snapshot, run: Runner) -> _Now:
         if job_id in wanting:
             counts[reason.cause] += wanting[job_id]
             examples[reason.cause] = reason.sentence
-    # So short a job sees the nodes as they are now.
-    site = site_of(WaitingState(QueuedJob(0, time_limit_s=1), snapshot))
+    figures = figures_of(snapshot)
     return _Now(
-        fragmentation_now(snapshot, site),
-        sum(bool(job.gpus) and job.state != "PENDING" for job in snapshot.jobs),
-        sum(wanting.values()),
+        figures.fragmentation,
+        figures.jobs["running"],
+        figures.jobs["waiting"],
         {cause: (count, examples[cause]) for cause, count in counts.most_common()},
         snapshot.settings.hides_jobs and os.getuid() not in slurm_says.operators(run),
     )

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from simulation.core.slurm_site import SlurmSite
     from simulation.report.output import Report
     from simulation.traces import Trace
+    from slurm_plugin.config.settings import Config
 
 #: Rejected rows named on the screen; the HTML and JSON name all.
 NAMED = 5
@@ -117,10 +118,11 @@ def simulate(
     from simulation.report import output
     from simulation.report.page import to_html
     from simulation.traces import prepare, read
+    from slurm_plugin.config import settings
 
     files.require_folder(html)
     files.require_folder(csv_file)
-    cluster = cluster_of(nodes)
+    cluster = cluster_of(settings.load(nodes, only=("nodes", "state_dir"), writes=False))
     if not cluster:
         raise SimulationError(
             f"{nodes}: no list `nodes`; expected nodes: [{{nodes: dgx[1-4], topology: dgx1v}}]"
@@ -183,20 +185,18 @@ def _said_of(passing: PassingQueue) -> str:
     )
 
 
-def cluster_of(path: Path) -> dict[str, NodeTopology]:
-    """Node name -> topology, by the key `nodes` of a YAML file; other keys are not read.
+def cluster_of(config: Config) -> dict[str, NodeTopology]:
+    """Node name -> topology, by what a configuration declares; it reads `nodes` and `state_dir`.
 
     Nodes that are not known yet are left out, and a line says so.
     """
     from gres_topology import find
     from slurm_plugin.config.sections import COLLECTED
-    from slurm_plugin.config.settings import load
     from slurm_plugin.decide.load_machines import node_sets
     from slurm_plugin.learn.collected import Store
 
     cluster: dict[str, NodeTopology] = {}
-    config = load(path, only=("nodes", "state_dir"), writes=False)
-    store = Store(config.state_dir)
+    path, store = config.path, Store(config.state_dir)
     for node_set in node_sets(config):
         if not node_set.nodes:
             left = f"no node is known with {node_set.features}; name them in a host list"

@@ -11,7 +11,7 @@ import yaml
 
 from gres_topology import plain_file
 from policies.contract.interference import Interference, Kind
-from slurm_plugin.errors import ConfigError
+from slurm_plugin.errors import NO_YAML_VALUE, ConfigError
 
 SUFFIXES = (".yaml", ".yml", ".json")
 #: A directory with more is not one of profiles.
@@ -122,14 +122,7 @@ def _read(path: Path) -> _File:
         return msgspec.convert(data, _File)
     except msgspec.ValidationError as error:
         raise ConfigError(f"{path}: {error}; docs/profiles.md says what a profile holds") from error
-    except (
-        OSError,
-        yaml.YAMLError,
-        ValueError,
-        LookupError,
-        AttributeError,
-        RecursionError,
-    ) as error:
+    except (OSError, yaml.YAMLError, *NO_YAML_VALUE) as error:
         raise ConfigError(f"{path}: cannot be read as YAML or JSON: {error}") from error
 
 
