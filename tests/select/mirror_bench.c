@@ -8,7 +8,7 @@
 
 #include "mirror.h"
 #include "node_set.h"
-#include "waits.h"
+#include "postponed.h"
 
 #define MOST 25000
 #define CHANGES 10
@@ -132,7 +132,7 @@ static void begin(uint32_t count)
 static bool is_asleep(uint32_t job_id, void *arg)
 {
 	(void) arg;
-	return gt_waits_find(job_id);
+	return gt_postponed_find(job_id);
 }
 
 /* Of so many jobs that have waited: one more is postponed, and one that had GPUs ends. */
@@ -141,7 +141,7 @@ static double wait_us(uint32_t jobs, uint32_t rounds)
 	double from;
 
 	for (uint32_t id = 1; id <= jobs; id++) {
-		gt_waits_add(id);
+		gt_postponed_add(id);
 		if (gt_asleep_has_room(id, id))
 			gt_asleep_add(id, id);
 	}
@@ -149,12 +149,12 @@ static double wait_us(uint32_t jobs, uint32_t rounds)
 	for (uint32_t id = jobs + 1; id <= jobs + rounds; id++) {
 		if (gt_asleep_has_room(id, id))
 			gt_asleep_add(id, id);
-		gt_waits_add(id)->has_note = true;
+		gt_postponed_add(id)->has_note = true;
 		gt_asleep_keep(is_asleep, NULL);
-		gt_waits_drop(id);
+		gt_postponed_drop(id);
 	}
 	from = now_us() - from;
-	gt_waits_free();
+	gt_postponed_free();
 	return from / rounds;
 }
 

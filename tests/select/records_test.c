@@ -4,7 +4,9 @@
  * The functions defined here stand in for cons_tres, the engine and the nodes.
  */
 #include "../claims.h"
+#include "advise.h"
 #include "before.h"
+#include "job_events.h"
 #include "masked.h"
 #include "plugin.h"
 #include "question.h"
@@ -52,7 +54,7 @@ extern int gt_mask_select(const gt_test_t *test, gres_job_state_t *gpus,
 }
 
 extern bool gt_question_write(gt_question_t *question, gt_line_t *line,
-			      uint64_t id, const gt_postponement_t *earlier)
+			      uint64_t id, const gt_earlier_t *earlier)
 {
 	question->own = bit_copy(question->offered);
 	question->asked = bit_copy(question->offered);
@@ -197,7 +199,7 @@ CLAIM(a_choice_that_did_not_begin_is_forgotten)
 	CHECK(test_job(0, true) == SLURM_SUCCESS && came_of_it(GT_USED));
 	/* Slurm did not start it; now it does, and we were not asked */
 	CHECK(test_job(0, false) == SLURM_SUCCESS);
-	gt_notice_begin(&job);
+	gt_job_begins(&job);
 	CHECK(!xstrcmp(job.admin_comment, "[gpu-topo: h]"));
 }
 

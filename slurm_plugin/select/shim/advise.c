@@ -1,19 +1,21 @@
-#include "plugin.h"
+#include "advise.h"
 
 #include "before.h"
 #include "cluster.h"
 #include "cores.h"
 #include "gpus.h"
+#include "job_events.h"
 #include "layout.h"
 #include "masked.h"
+#include "plugin.h"
+#include "postpone.h"
 #include "question.h"
 #include "shares.h"
-#include "wait.h"
 
 /* One decision in progress */
 typedef struct {
 	gt_question_t question;
-	gt_postponement_t earlier;
+	gt_earlier_t earlier;
 	gt_before_t before;
 	int rc;			/* the answer for Slurm */
 	gt_cpus_t own_cpus;	/* of Slurm's own choice */
@@ -208,8 +210,8 @@ static gt_result_t obey(decision_t *decision)
 	case GT_REPLY_USE:
 		return use(decision);
 	case GT_REPLY_WAIT:
-		if (!gt_wait_postpone(decision->question.test->job,
-				      &decision->earlier, &gt_plugin.reply))
+		if (!gt_postpone(decision->question.test->job,
+				 &decision->earlier, &gt_plugin.reply))
 			return GT_CAPPED;
 		leave_pending(decision);
 		return GT_WAIT;
@@ -252,12 +254,12 @@ static void decide(decision_t *decision, int64_t start_us)
 		    !gt_plugin.reply.resync;
 	if (result == GT_ANSWERED)
 		result = obey(decision);
-	else if (!limit_us && gt_wait_go_on(job, &decision->earlier))
+	else if (!limit_us && gt_postpone_go_on(job, &decision->earlier))
 		leave_pending(decision);
 	if (decision->reselect)
 		select_unmasked(decision);
 	if (decision->rc == SLURM_SUCCESS)
-		gt_notice_chosen(job, result, gt_plugin.reply.note);
+		gt_job_chosen(job, result, gt_plugin.reply.note);
 	added_us = gt_now_us() - start_us;
 	others_us = gt_plugin.channel.waited_us + gt_stock.spent_us - others_us;
 	/* a machine that stood still makes no debt of minutes */
@@ -273,19 +275,19 @@ extern int gt_advise_job_test(const gt_test_t *test)
 	gres_state_t *request = NULL;
 	int64_t start_us;
 
-	gt_notice_forget();
+	gt_job_forget_chosen();
 	/* whatever the self-check says by now: it had passed when there was anything to forget */
 	if (test->mode == SELECT_MODE_RUN_NOW)
 		gt_forget_bits(test->job);
 	if (test->mode == SELECT_MODE_RUN_NOW && gt_layout_job(test->job))
-		gt_wait_settle(test->job, &decision.earlier);
+		gt_postpone_settle(test->job, &decision.earlier);
 	if (gt_plugin_may_act()) {
 		/*
 		 * It was put off in this very pass, which comes to it again for its next
 		 * partition, QOS or feature: there it would lose what it was put off for
 		 */
 		if (decision.earlier.asleep) {
-			gt_wait_sleep_on(test->job, &decision.earlier);
+			gt_postpone_sleep_on(test->job, &decision.earlier);
 			return GT_POSTPONED;
 		}
 		request = gt_request_gpus(test);
@@ -300,7 +302,7 @@ extern int gt_advise_job_test(const gt_test_t *test)
 	decision.rc = gt_stock_job_test(test);
 	start_us = gt_now_us();
 	if (decision.rc != SLURM_SUCCESS)
-		gt_wait_sleep_on(test->job, &decision.earlier);
+		gt_postpone_sleep_on(test->job, &decision.earlier);
 	else if (gt_request_is_open(&decision.question)) {
 		gt_before_check(&decision.before, test->job);
 		decide(&decision, start_us);

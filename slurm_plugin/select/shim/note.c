@@ -2,7 +2,7 @@
 #include "note.h"
 
 #include "plugin.h"
-#include "waits.h"
+#include "postponed.h"
 
 /* ------------------------------------------------------------------ memory */
 
@@ -16,28 +16,18 @@ static bool is_gone(uint32_t job_id)
 static void remember(const job_record_t *job, const gt_waiting_t *waiting)
 {
 	char why[GT_NOTE_MAX + 1] = "";
-	gt_wait_t *known;
+	gt_postponed_t *known;
 
 	/* the reason may point into the one we replace */
 	if (waiting->why.text)
 		snprintf(why, sizeof(why), "%.*s", (int) waiting->why.len,
 			 waiting->why.text);
-	if (find_job_record && gt_waits_to_sweep())
-		gt_waits_sweep(is_gone);
-	known = gt_waits_add(job->job_id);
+	if (find_job_record && gt_postponed_sweep_due())
+		gt_postponed_sweep(is_gone);
+	known = gt_postponed_add(job->job_id);
 	known->has_note = true;
 	known->waiting = *waiting;
 	memcpy(known->why, why, sizeof(why));
-}
-
-extern void gt_wait_forget(const job_record_t *job)
-{
-	gt_waits_drop(job->job_id);
-}
-
-extern void gt_notes_stop(void)
-{
-	gt_waits_free();
 }
 
 /* ------------------------------------------------------------ AdminComment */
@@ -72,7 +62,7 @@ static void write_bracket(job_record_t *job, const char *note)
 
 extern void gt_note_write(job_record_t *job, const char *note)
 {
-	gt_wait_forget(job);
+	gt_postponed_drop(job->job_id);
 	write_bracket(job, note);
 }
 
@@ -85,9 +75,9 @@ extern void gt_note_remove(job_record_t *job)
 		replace_comment(job, gt_bracket_remove(job->admin_comment));
 }
 
-extern bool gt_wait_note_read(const job_record_t *job, gt_waiting_t *waiting)
+extern bool gt_note_read_waiting(const job_record_t *job, gt_waiting_t *waiting)
 {
-	gt_wait_t *known = gt_waits_find(job->job_id);
+	gt_postponed_t *known = gt_postponed_find(job->job_id);
 	gt_bracket_t bracket;
 
 	if (known && known->has_note) {
@@ -99,7 +89,7 @@ extern bool gt_wait_note_read(const job_record_t *job, gt_waiting_t *waiting)
 	return gt_waiting_read(bracket.note, waiting);
 }
 
-extern void gt_wait_note_write(job_record_t *job, const gt_waiting_t *waiting)
+extern void gt_note_write_waiting(job_record_t *job, const gt_waiting_t *waiting)
 {
 	char sentence[GT_NOTE_MAX + 160];
 

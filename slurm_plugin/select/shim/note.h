@@ -14,7 +14,10 @@
  */
 extern gt_slice_t gt_job_hint(const job_record_t *job);
 
-/* Puts the note into our bracket of the job's AdminComment; "" takes it out. */
+/*
+ * Puts the note into our bracket of the job's AdminComment; "" takes it out. The job waits
+ * no more: it starts, or the waits were those of another task.
+ */
 extern void gt_note_write(job_record_t *job, const char *note);
 
 /* Takes our bracket out of the job's AdminComment. */
@@ -24,11 +27,6 @@ extern void gt_note_remove(job_record_t *job);
  * RET true if the job has waited, by our memory or else by its note; the reason points
  * into either
  */
-extern bool gt_wait_note_read(const job_record_t *job, gt_waiting_t *waiting);
+extern bool gt_note_read_waiting(const job_record_t *job, gt_waiting_t *waiting);
 
-extern void gt_wait_note_write(job_record_t *job, const gt_waiting_t *waiting);
-
-/* The job waits no more: it starts, or the waits were those of another task. */
-extern void gt_wait_forget(const job_record_t *job);
-
-extern void gt_notes_stop(void);
+extern void gt_note_write_waiting(job_record_t *job, const gt_waiting_t *waiting);

@@ -1,7 +1,4 @@
-/*
- * What the files of this plugin share while it is loaded in slurmctld, and what Slurm's
- * calls are routed to.
- */
+/* What the files of this plugin share while it is loaded in slurmctld. */
 #pragma once
 
 #include "kill_switch.h"
@@ -74,22 +71,3 @@ extern void gt_unasked_begin(const job_record_t *job);
 extern uint64_t gt_unasked_gpus(const job_record_t *job);
 /* The job's resources were taken; `before` is what gt_unasked_gpus() returned. */
 extern void gt_unasked_started(const job_record_t *job, uint64_t before);
-
-/* One job test: what Slurm would do, what the engine advises, and following that */
-extern int gt_advise_job_test(const gt_test_t *test);
-
-/* ---------------------------------------------- starts and ends of jobs (notice.c) */
-
-/*
- * The job's GPUs are chosen. The note goes into its AdminComment when Slurm begins
- * the job, which it may still decline.
- */
-extern void gt_notice_chosen(const job_record_t *job, gt_result_t result,
-			     const char *note);
-
-/* Slurm tests another job, so the one chosen before did not begin. */
-extern void gt_notice_forget(void);
-
-extern void gt_notice_begin(job_record_t *job);
-extern void gt_notice_started(const job_record_t *job);
-extern void gt_notice_ended(const job_record_t *job);

@@ -259,7 +259,7 @@ static void write_others(gt_line_t *line, gt_question_t *question)
 }
 
 extern bool gt_question_write(gt_question_t *question, gt_line_t *line,
-			      uint64_t id, const gt_postponement_t *earlier)
+			      uint64_t id, const gt_earlier_t *earlier)
 {
 	question->own = bit_copy(question->test->job->job_resrcs->node_bitmap);
 	question->asked = bit_copy(question->own);

@@ -3,7 +3,7 @@
 
 #include "protocol.h"
 #include "stock.h"
-#include "wait.h"
+#include "postpone.h"
 
 typedef struct {
 	const gt_test_t *test;
@@ -31,7 +31,7 @@ extern bool gt_request_is_open(gt_question_t *question);
 
 /* RET false if it cannot be put into one line */
 extern bool gt_question_write(gt_question_t *question, gt_line_t *line,
-			      uint64_t id, const gt_postponement_t *earlier);
+			      uint64_t id, const gt_earlier_t *earlier);
 
 /*
  * RET true if the job may use this node of the question: what the question could not

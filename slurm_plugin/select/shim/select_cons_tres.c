@@ -3,7 +3,9 @@
  * has the same type and id and lies in an earlier PluginDir. It hands every call on to
  * the stock plugin; what it does besides is in the other files.
  */
+#include "advise.h"
 #include "cluster.h"
+#include "job_events.h"
 #include "plugin.h"
 #include "sleepers.h"
 #include "stock.h"
@@ -59,13 +61,13 @@ extern int select_p_node_init(void)
 	gt_sleepers_forget();
 	gt_plugin_read();
 	gt_cluster_renew();
-	return gt_stock.node_init(0, 0, 0, 0, 0, 0);
+	return gt_stock.node_init();
 }
 
 /* At the end of reading slurm.conf, and after changes of partitions and dynamic nodes */
 extern int select_p_reconfigure(void)
 {
-	int rc = gt_stock.reconfigure(0, 0, 0, 0, 0, 0);
+	int rc = gt_stock.reconfigure();
 
 	gt_cluster_build();
 	return rc;
@@ -74,8 +76,7 @@ extern int select_p_reconfigure(void)
 extern int select_p_update_node_config(int index)
 {
 	int rc = gt_stock.update_node_config ?
-		gt_stock.update_node_config(index, 0, 0, 0, 0, 0) :
-		SLURM_SUCCESS;
+		gt_stock.update_node_config(index) : SLURM_SUCCESS;
 
 	gt_cluster_node(index);
 	return rc;
@@ -84,8 +85,7 @@ extern int select_p_update_node_config(int index)
 extern int select_p_state_save(char *dir)
 {
 	gt_plugin_sum_up();
-	return gt_stock.state_save ?
-	       gt_stock.state_save((long) dir, 0, 0, 0, 0, 0) : SLURM_SUCCESS;
+	return gt_stock.state_save ? gt_stock.state_save(dir) : SLURM_SUCCESS;
 }
 
 extern int select_p_job_test(job_record_t *job, bitstr_t *nodes,
@@ -111,12 +111,12 @@ extern int select_p_job_test(job_record_t *job, bitstr_t *nodes,
 
 extern int select_p_job_begin(job_record_t *job)
 {
-	int rc = gt_stock.job_begin((long) job, 0, 0, 0, 0, 0);
+	int rc = gt_stock.job_begin(job);
 
 	if (rc == SLURM_SUCCESS) {
 		gt_unasked_begin(job);
 		if (gt_plugin_may_read(job))
-			gt_notice_begin(job);
+			gt_job_begins(job);
 	}
 	return rc;
 }
@@ -124,19 +124,19 @@ extern int select_p_job_begin(job_record_t *job)
 extern int select_p_select_nodeinfo_set(job_record_t *job)
 {
 	uint64_t before = gt_unasked_gpus(job);
-	int rc = gt_stock.select_nodeinfo_set((long) job, 0, 0, 0, 0, 0);
+	int rc = gt_stock.select_nodeinfo_set(job);
 
 	gt_cluster_job(job);
 	if (rc == SLURM_SUCCESS) {
 		gt_unasked_started(job, before);
-		gt_notice_started(job);
+		gt_job_started(job);
 	}
 	return rc;
 }
 
 extern int select_p_job_expand(job_record_t *from, job_record_t *to)
 {
-	int rc = gt_stock.job_expand((long) from, (long) to, 0, 0, 0, 0);
+	int rc = gt_stock.job_expand(from, to);
 
 	gt_cluster_job(to);
 	return rc;
@@ -144,7 +144,7 @@ extern int select_p_job_expand(job_record_t *from, job_record_t *to)
 
 extern int select_p_job_resized(job_record_t *job, node_record_t *node)
 {
-	int rc = gt_stock.job_resized((long) job, (long) node, 0, 0, 0, 0);
+	int rc = gt_stock.job_resized(job, node);
 
 	gt_cluster_job(job);
 	if (gt_plugin_may_act())
@@ -154,7 +154,7 @@ extern int select_p_job_resized(job_record_t *job, node_record_t *node)
 
 extern int select_p_job_suspend(job_record_t *job, bool indefinitely)
 {
-	int rc = gt_stock.job_suspend((long) job, indefinitely, 0, 0, 0, 0);
+	int rc = gt_stock.job_suspend(job, indefinitely);
 
 	gt_cluster_job(job);
 	return rc;
@@ -162,7 +162,7 @@ extern int select_p_job_suspend(job_record_t *job, bool indefinitely)
 
 extern int select_p_job_resume(job_record_t *job, bool indefinitely)
 {
-	int rc = gt_stock.job_resume((long) job, indefinitely, 0, 0, 0, 0);
+	int rc = gt_stock.job_resume(job, indefinitely);
 
 	gt_cluster_job(job);
 	return rc;
@@ -170,11 +170,11 @@ extern int select_p_job_resume(job_record_t *job, bool indefinitely)
 
 extern int select_p_job_fini(job_record_t *job)
 {
-	int rc = gt_stock.job_fini((long) job, 0, 0, 0, 0, 0);
+	int rc = gt_stock.job_fini(job);
 
 	gt_cluster_job(job);
 	if (gt_plugin_may_read(job)) {
-		gt_notice_ended(job);
+		gt_job_ended(job);
 		gt_sleepers_wake(job);
 	}
 	gt_plugin_sum_up();
@@ -184,6 +184,3 @@ extern int select_p_job_fini(job_record_t *job)
 GT_HOOKED(GT_AS_DECLARED)
 GT_DECLARED_WHERE_THERE(GT_AS_DECLARED)
 GT_AS_DECLARED(job_test)
-_Static_assert(__builtin_types_compatible_p(gt_job_test_f,
-					    __typeof__(&select_g_job_test)),
-	       "gt_job_test_f: this Slurm declares it with other arguments");

@@ -7,7 +7,7 @@
 #include "note.h"
 #include "plugin.h"
 #include "protocol.h"
-#include "waits.h"
+#include "postponed.h"
 
 #define ALARMS 64
 /* A node is COMPLETING right after a job; one that is so for longer is stuck. */
@@ -123,7 +123,7 @@ extern void gt_sleep_until(job_record_t *job, gt_waiting_t *waiting,
 	job->start_time = until;	/* backfill plans no earlier start */
 	last_job_update = time(NULL);
 	set_alarm(until);
-	gt_wait_note_write(job, waiting);
+	gt_note_write_waiting(job, waiting);
 	gt_asleep_add(job->job_id, job->user_id);
 }
 
@@ -145,14 +145,14 @@ extern bool gt_sleepers_is_waiting(const job_record_t *job,
 				   gt_waiting_t *waiting)
 {
 	return job->details && IS_JOB_PENDING(job) &&
-	       gt_wait_note_read(job, waiting) && waiting->until;
+	       gt_note_read_waiting(job, waiting) && waiting->until;
 }
 
 extern gt_wait_times_t *gt_sleepers_find(const job_record_t *job,
 					 const gt_waiting_t *waiting)
 {
-	bool is_new = !gt_waits_find(job->job_id);
-	gt_wait_t *wait = gt_waits_add(job->job_id);
+	bool is_new = !gt_postponed_find(job->job_id);
+	gt_postponed_t *wait = gt_postponed_add(job->job_id);
 
 	if (is_new)
 		wait->times.end = waiting->until;
@@ -309,5 +309,5 @@ extern void gt_sleepers_stop(void)
 {
 	stop_alarms();
 	gt_sleepers_forget();
-	gt_notes_stop();
+	gt_postponed_free();
 }

@@ -59,14 +59,13 @@ static bool resolve(void)
 	char *missing = NULL;
 
 #define GT_RESOLVE(name) \
-	gt_stock.name = (gt_forward_t) dlsym(gt_stock.handle, \
-					     "select_p_" #name);
+	gt_stock.name = (__typeof__(gt_stock.name)) dlsym( \
+		gt_stock.handle, "select_p_" #name);
 	GT_FORWARDS(GT_RESOLVE)
 	GT_HOOKED(GT_RESOLVE)
 	GT_HOOKED_WHERE_THERE(GT_RESOLVE)
+	GT_RESOLVE(job_test)
 #undef GT_RESOLVE
-	gt_stock.job_test = (gt_job_test_f) dlsym(gt_stock.handle,
-						  "select_p_job_test");
 #define GT_REQUIRE(name) \
 	if (!gt_stock.name) \
 		xstrfmtcat(missing, "%sselect_p_" #name, missing ? ", " : "");

@@ -32,24 +32,24 @@
 #define GT_HOOKED_WHERE_THERE(X) X(state_save) X(update_node_config)
 
 /*
- * All forwarded functions take at most six integer or pointer arguments, which
- * the x86-64 and AArch64 ABIs pass in registers: one type fits them all.
+ * All functions that are handed on unchanged take at most six integer or pointer arguments,
+ * which the x86-64 and AArch64 ABIs pass in registers: one type fits them all.
  */
 typedef long (*gt_forward_t)(long, long, long, long, long, long);
-
-typedef int (*gt_job_test_f)(job_record_t *, bitstr_t *, uint32_t, uint32_t,
-			     uint32_t, uint16_t, list_t *, list_t **,
-			     GT_TEST_TAIL);
 
 typedef struct {
 	void *handle;
 	int64_t spent_us;	/* in its selections, in all */
-	gt_job_test_f job_test;
-#define GT_FIELD(name) gt_forward_t name;
-	GT_FORWARDS(GT_FIELD)
-	GT_HOOKED(GT_FIELD)
-	GT_HOOKED_WHERE_THERE(GT_FIELD)
-#undef GT_FIELD
+	/* with the arguments that this release's select_g_NAME declares */
+	__typeof__(&select_g_job_test) job_test;
+#define GT_AS_DECLARED(name) __typeof__(&select_g_##name) name;
+	GT_HOOKED(GT_AS_DECLARED)
+#undef GT_AS_DECLARED
+	int (*state_save)(char *dir);
+	int (*update_node_config)(int index);
+#define GT_UNCHANGED(name) gt_forward_t name;
+	GT_FORWARDS(GT_UNCHANGED)
+#undef GT_UNCHANGED
 } gt_stock_t;
 
 extern gt_stock_t gt_stock;

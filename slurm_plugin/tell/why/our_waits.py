@@ -15,7 +15,7 @@ from slurm_plugin.queue.demand import NOT_LOOKED_AT
 from slurm_plugin.tell.why import words
 from slurm_plugin.tell.why.state import WaitingState, WaitReason
 
-#: The select plugin's note on a job that it put off (select/shim/sleepers.c).
+#: The select plugin's note on a job that it put off (select/pure/admin_comment.c).
 _POSTPONED = re.compile(r"waiting (\d+)/(\d+) since (\d+): (.*?)(?: \(until (\d+), begin \d+\))?\Z")
 #: No wait of ours goes on under these: Slurm itself keeps the job, whatever we wrote before.
 _SLURMS_OWN = ("JobHeldAdmin", "Dependency", "DependencyNeverSatisfied")

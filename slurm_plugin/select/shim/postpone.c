@@ -1,4 +1,4 @@
-#include "wait.h"
+#include "postpone.h"
 
 #include "note.h"
 #include "plugin.h"
@@ -30,14 +30,14 @@ static bool is_anothers(const job_record_t *job, const gt_waiting_t *waiting)
 		time(NULL) - waiting->begin > TOGETHER_S);
 }
 
-extern void gt_wait_settle(job_record_t *job, gt_postponement_t *earlier)
+extern void gt_postpone_settle(job_record_t *job, gt_earlier_t *earlier)
 {
 	time_t now = time(NULL), begin = job->details->begin_time;
 	gt_waiting_t *waiting = &earlier->waiting;
 
 	gt_sleepers_recover();
 	memset(earlier, 0, sizeof(*earlier));
-	if (!gt_wait_note_read(job, waiting))
+	if (!gt_note_read_waiting(job, waiting))
 		return;
 	if (is_anothers(job, waiting)) {
 		gt_note_write(job, "");
@@ -56,8 +56,8 @@ extern void gt_wait_settle(job_record_t *job, gt_postponement_t *earlier)
 		earlier->overridden = !has_task_limit(job);
 }
 
-extern void gt_wait_sleep_on(job_record_t *job,
-			     const gt_postponement_t *earlier)
+extern void gt_postpone_sleep_on(job_record_t *job,
+				 const gt_earlier_t *earlier)
 {
 	if (earlier->asleep)
 		job->details->begin_time = earlier->waiting.until;
@@ -72,7 +72,7 @@ static bool has_preempted(const job_record_t *job)
 	       (job->array_recs && job->array_recs->pend_run_tasks);
 }
 
-static bool may_wait(const job_record_t *job, const gt_postponement_t *earlier,
+static bool may_wait(const job_record_t *job, const gt_earlier_t *earlier,
 		     uint32_t bound_s)
 {
 	/*
@@ -109,9 +109,8 @@ static void schedule_on(void)
 		schedule_job_save();
 }
 
-extern bool gt_wait_postpone(job_record_t *job,
-			     const gt_postponement_t *earlier,
-			     const gt_reply_t *reply)
+extern bool gt_postpone(job_record_t *job, const gt_earlier_t *earlier,
+			const gt_reply_t *reply)
 {
 	uint32_t cap = gt_plugin.config.max_postponements;
 	uint32_t most_s = gt_wait_bound_s(reply->max_wait_s,
@@ -147,7 +146,7 @@ extern bool gt_wait_postpone(job_record_t *job,
 	return true;
 }
 
-extern bool gt_wait_go_on(job_record_t *job, const gt_postponement_t *earlier)
+extern bool gt_postpone_go_on(job_record_t *job, const gt_earlier_t *earlier)
 {
 	gt_waiting_t waiting = earlier->waiting;
 	time_t now = time(NULL);
@@ -171,7 +170,7 @@ extern bool gt_wait_go_on(job_record_t *job, const gt_postponement_t *earlier)
 	return true;
 }
 
-extern void gt_wait_begun(const job_record_t *task)
+extern void gt_postpone_begun(const job_record_t *task)
 {
 	job_record_t *others = task->array_job_id && find_job_record ?
 		find_job_record(task->array_job_id) : NULL;
@@ -182,5 +181,5 @@ extern void gt_wait_begun(const job_record_t *task)
 	/* Slurm copied this task's note to the others: they have waited, too */
 	waiting.until = 0;
 	waiting.begin = time(NULL);
-	gt_wait_note_write(others, &waiting);
+	gt_note_write_waiting(others, &waiting);
 }

@@ -8,33 +8,33 @@
 #include "protocol.h"
 #include "wait_times.h"
 
-typedef struct gt_wait {
-	struct gt_wait *next;	/* in the table */
+typedef struct gt_postponed {
+	struct gt_postponed *next;	/* in the table */
 	uint32_t job_id;
 	bool has_note;		/* `waiting` is what the job's note says */
 	gt_waiting_t waiting;
 	char why[GT_NOTE_MAX + 1];
 	gt_wait_times_t times;
-} gt_wait_t;
+} gt_postponed_t;
 
 /* RET what is kept of the job, or NULL */
-extern gt_wait_t *gt_waits_find(uint32_t job_id);
+extern gt_postponed_t *gt_postponed_find(uint32_t job_id);
 
 /* RET the same, all 0 where nothing was kept; valid until it is dropped */
-extern gt_wait_t *gt_waits_add(uint32_t job_id);
+extern gt_postponed_t *gt_postponed_add(uint32_t job_id);
 
-extern void gt_waits_drop(uint32_t job_id);
+extern void gt_postponed_drop(uint32_t job_id);
 
 /*
  * RET true where so many have come since the last call that returned true that it is time to
  * drop those of jobs that are gone: what that costs is no more than what they cost
  */
-extern bool gt_waits_to_sweep(void);
+extern bool gt_postponed_sweep_due(void);
 
 /* Drops those of jobs for which `is_gone` says so. */
-extern void gt_waits_sweep(bool (*is_gone)(uint32_t job_id));
+extern void gt_postponed_sweep(bool (*is_gone)(uint32_t job_id));
 
-extern void gt_waits_free(void);
+extern void gt_postponed_free(void);
 
 /* ------------------------------------------------------------- who sleeps now */
 

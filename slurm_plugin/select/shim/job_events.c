@@ -1,9 +1,10 @@
-#include "plugin.h"
+#include "job_events.h"
 
 #include "gpus.h"
 #include "note.h"
-#include "sleepers.h"
-#include "wait.h"
+#include "plugin.h"
+#include "postpone.h"
+#include "postponed.h"
 
 /* Slurm chooses, begins and starts a job in one go, under the job write lock. */
 static struct {
@@ -14,15 +15,15 @@ static struct {
 	bool advised;	/* the one that began: its GPUs are the engine's choice */
 } next;
 
-extern void gt_notice_chosen(const job_record_t *job, gt_result_t result,
-			     const char *note)
+extern void gt_job_chosen(const job_record_t *job, gt_result_t result,
+			  const char *note)
 {
 	next.chosen = job;
 	next.result = result;
 	gt_note_copy(next.note, sizeof(next.note), note);
 }
 
-extern void gt_notice_forget(void)
+extern void gt_job_forget_chosen(void)
 {
 	next.chosen = next.begun = NULL;
 }
@@ -83,7 +84,7 @@ static bool write_note(const job_record_t *job, const gt_bracket_t *bracket,
 	return note[0] || was_waiting;
 }
 
-extern void gt_notice_begin(job_record_t *job)
+extern void gt_job_begins(job_record_t *job)
 {
 	char note[GT_NOTE_MAX + 1];
 	gt_bracket_t bracket;
@@ -98,8 +99,8 @@ extern void gt_notice_begin(job_record_t *job)
 		 write_note(job, &bracket, note, sizeof(note)))
 		gt_note_write(job, note);
 	next.chosen = NULL;
-	gt_wait_forget(job);
-	gt_wait_begun(job);
+	gt_postponed_drop(job->job_id);
+	gt_postpone_begun(job);
 }
 
 static void begin_line(gt_line_t *line, const char *verb,
@@ -166,7 +167,7 @@ static void check_taken(const job_record_t *job)
 		}
 }
 
-extern void gt_notice_started(const job_record_t *job)
+extern void gt_job_started(const job_record_t *job)
 {
 	gt_line_t *line = &gt_plugin.line;
 
@@ -183,7 +184,7 @@ extern void gt_notice_started(const job_record_t *job)
 				line);
 }
 
-extern void gt_notice_ended(const job_record_t *job)
+extern void gt_job_ended(const job_record_t *job)
 {
 	gt_line_t *line = &gt_plugin.line;
 

@@ -1,4 +1,4 @@
-#include "waits.h"
+#include "postponed.h"
 
 #include "../claims.h"
 
@@ -12,23 +12,23 @@ static uint32_t odd_one(uint32_t i)
 CLAIM(what_is_kept_of_a_job_is_found_however_many_there_are)
 {
 	for (uint32_t i = 0; i < MANY; i++) {
-		gt_wait_t *wait = gt_waits_add(odd_one(i));
+		gt_postponed_t *wait = gt_postponed_add(odd_one(i));
 
 		CHECK(wait->job_id == odd_one(i) && !wait->has_note);
 		wait->waiting.count = i;
 	}
-	CHECK(gt_waits_find(odd_one(3)) == gt_waits_add(odd_one(3)));
+	CHECK(gt_postponed_find(odd_one(3)) == gt_postponed_add(odd_one(3)));
 	for (uint32_t i = 0; i < MANY; i += 3)
-		gt_waits_drop(odd_one(i));
+		gt_postponed_drop(odd_one(i));
 	for (uint32_t i = 0; i < MANY; i++) {
-		gt_wait_t *wait = gt_waits_find(odd_one(i));
+		gt_postponed_t *wait = gt_postponed_find(odd_one(i));
 
 		CHECK(i % 3 ? wait && wait->waiting.count == i : !wait);
 	}
-	CHECK(!gt_waits_find(2));
-	gt_waits_free();
-	CHECK(!gt_waits_find(odd_one(1)));
-	gt_waits_drop(odd_one(1));
+	CHECK(!gt_postponed_find(2));
+	gt_postponed_free();
+	CHECK(!gt_postponed_find(odd_one(1)));
+	gt_postponed_drop(odd_one(1));
 }
 
 static bool is_even(uint32_t job_id)
@@ -41,16 +41,16 @@ CLAIM(jobs_that_are_gone_are_swept_no_oftener_than_jobs_come)
 	int sweeps = 0;
 
 	for (uint32_t id = 1; id <= MANY; id++) {
-		gt_waits_add(id);
-		if (!gt_waits_to_sweep())
+		gt_postponed_add(id);
+		if (!gt_postponed_sweep_due())
 			continue;
 		sweeps++;
-		gt_waits_sweep(is_even);
-		CHECK(!gt_waits_find(id - id % 2));
-		CHECK(gt_waits_find(id - 1 + id % 2));
+		gt_postponed_sweep(is_even);
+		CHECK(!gt_postponed_find(id - id % 2));
+		CHECK(gt_postponed_find(id - 1 + id % 2));
 	}
 	CHECK(sweeps > 3 && sweeps < 12);	/* ever more lie between two */
-	gt_waits_free();
+	gt_postponed_free();
 }
 
 static bool below(uint32_t job_id, void *arg)

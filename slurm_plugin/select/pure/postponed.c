@@ -1,42 +1,42 @@
-#include "waits.h"
+#include "postponed.h"
 
 #include <stdlib.h>
 
 /* Ids of jobs are consecutive: beyond so many jobs each place has two of them, and so on. */
 #define PLACES 16384
 
-static gt_wait_t *first[PLACES];
+static gt_postponed_t *first[PLACES];
 static uint32_t used;
 static uint32_t added;		/* since the last sweep */
 static uint32_t swept;		/* how many stayed then */
 
 /* RET what points to the job's, or to NULL where it belongs */
-static gt_wait_t **link_of(uint32_t job_id)
+static gt_postponed_t **link_of(uint32_t job_id)
 {
-	gt_wait_t **link = &first[job_id % PLACES];
+	gt_postponed_t **link = &first[job_id % PLACES];
 
 	while (*link && (*link)->job_id != job_id)
 		link = &(*link)->next;
 	return link;
 }
 
-static void drop(gt_wait_t **link)
+static void drop(gt_postponed_t **link)
 {
-	gt_wait_t *gone = *link;
+	gt_postponed_t *gone = *link;
 
 	*link = gone->next;
 	free(gone);
 	used--;
 }
 
-extern gt_wait_t *gt_waits_find(uint32_t job_id)
+extern gt_postponed_t *gt_postponed_find(uint32_t job_id)
 {
 	return *link_of(job_id);
 }
 
-extern gt_wait_t *gt_waits_add(uint32_t job_id)
+extern gt_postponed_t *gt_postponed_add(uint32_t job_id)
 {
-	gt_wait_t **link = link_of(job_id);
+	gt_postponed_t **link = link_of(job_id);
 
 	if (*link)
 		return *link;
@@ -48,15 +48,15 @@ extern gt_wait_t *gt_waits_add(uint32_t job_id)
 	return *link;
 }
 
-extern void gt_waits_drop(uint32_t job_id)
+extern void gt_postponed_drop(uint32_t job_id)
 {
-	gt_wait_t **link = link_of(job_id);
+	gt_postponed_t **link = link_of(job_id);
 
 	if (*link)
 		drop(link);
 }
 
-extern bool gt_waits_to_sweep(void)
+extern bool gt_postponed_sweep_due(void)
 {
 	if (added < 64 || added < swept)
 		return false;
@@ -64,10 +64,10 @@ extern bool gt_waits_to_sweep(void)
 	return true;
 }
 
-extern void gt_waits_sweep(bool (*is_gone)(uint32_t job_id))
+extern void gt_postponed_sweep(bool (*is_gone)(uint32_t job_id))
 {
 	for (uint32_t i = 0; i < PLACES; i++)
-		for (gt_wait_t **link = &first[i]; *link;) {
+		for (gt_postponed_t **link = &first[i]; *link;) {
 			if (is_gone((*link)->job_id))
 				drop(link);
 			else
@@ -82,9 +82,9 @@ static bool is_any(uint32_t job_id)
 	return true;
 }
 
-extern void gt_waits_free(void)
+extern void gt_postponed_free(void)
 {
-	gt_waits_sweep(is_any);
+	gt_postponed_sweep(is_any);
 	added = 0;
 	gt_asleep_clear();
 }
