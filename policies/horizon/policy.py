@@ -149,7 +149,10 @@ class Horizon(Mapa):
     ) -> World:
         guesses = self._parts.guesses and most == MOST_GPUS
         return World(
-            *(self._choices, cluster, request, nodes),
+            self._choices,
+            cluster,
+            request,
+            nodes,
             None if known is None else known.share,
             self._told,
             usual=self._share(None, cluster),

@@ -103,7 +103,7 @@ def _steps(n: int, size: int, *, closed: bool) -> tuple[tuple[Ints, Ints], ...]:
 
 
 class PathSolver(MatchingSolver):
-    """Chains and rings."""
+    """Best matches of chains and rings."""
 
     def __init__(self, weights: Ints, *, closed: bool, joined: Join = SUM) -> None:
         super().__init__(weights, joined)
@@ -162,7 +162,7 @@ class PathSolver(MatchingSolver):
 
 
 class StarSolver(MatchingSolver):
-    """One centre, rank 0."""
+    """Best matches of stars, whose centre is rank 0."""
 
     def __init__(self, weights: Ints, joined: Join = SUM) -> None:
         super().__init__(weights, joined)

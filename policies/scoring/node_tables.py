@@ -328,7 +328,11 @@ class NodeTables:
         share = ideal_share(effbw, ideal)
         used = sum(links[order[a]][order[b]] for a, b in pattern_of(self.pattern).edges(k))
         return Choice(
-            *(mask, order, share, effbw, used / MB_PER_GB),
+            mask,
+            order,
+            share,
+            effbw,
+            used / MB_PER_GB,
             preserved_gbps=int(self.inside[free & ~mask]) / MB_PER_GB,
             weakest_gbps=int(table.weakest[row]) / MB_PER_GB,
             share=share,

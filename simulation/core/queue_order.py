@@ -38,7 +38,7 @@ class PassingQueue:
         self.rule.submitted(job.job_id, job.known)
 
     def started(self, job: SimJob, now_s: float) -> None:
-        """It runs."""
+        """Told by the simulator when the job starts, at `now_s` of its clock."""
         passed = job.job_id in self._may_start
         self.held_up_s[job.job_id] = self.rule.held_up_s(job.job_id, now_s)
         self.rule.started(job.job_id, now_s, passed)
@@ -46,7 +46,7 @@ class PassingQueue:
             self._passed.add(job.job_id)
 
     def ended(self, job: SimJob, now_s: float) -> None:
-        """It runs no more."""
+        """Told by the simulator when the job ends, at `now_s` of its clock."""
         self.rule.ended(job.job_id, now_s)
         self._passed.discard(job.job_id)
         del self._place[job.job_id]

@@ -48,7 +48,7 @@ class Record:
 
     @property
     def waited_s(self) -> float:
-        """From submit to start."""
+        """Seconds from submit to start."""
         return self.start_s - self.job.submit_s
 
     @property

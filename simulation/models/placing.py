@@ -186,9 +186,7 @@ class Simulator:
         queue = [self._requests.waiting(one, self._planned_s(one), took_s(one)) for one in others]
         ends = heapq.nsmallest(AHEAD, self.running.values(), key=Running.planned_end_s)
         releases = [
-            Release(
-                *(run.planned_end_s(), name, mask, run.start_s, run.job.job_id, took_s(run.job))
-            )
+            Release(run.planned_end_s(), name, mask, run.start_s, run.job.job_id, took_s(run.job))
             for run in ends
             for name, mask in run.masks.items()
         ]

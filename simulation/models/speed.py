@@ -75,7 +75,7 @@ class ByBandwidth(Speed):
             raise SimulationError(f"communication {self.communication}; expected 0 to 1")
 
     def full_s(self, placed: PlacedJob, nodes: Nodes, beside: Sequence[PlacedJob]) -> float:
-        """The stated duration, stretched."""
+        """The job's duration in seconds on these GPUs: the stated one times its slowdown there."""
         share = min(share_of(nodes[name], mask_of(order)) for name, order in placed.gpus.items())
         said = communication_in(hint_values(placed.job.hint))
         communication = self.communication if said is None else said

@@ -91,7 +91,7 @@ class Report:
 
     @property
     def gpus(self) -> int:
-        """GPUs of all nodes."""
+        """How many GPUs all nodes have together."""
         return sum(topology.gpus for topology in self.cluster.values())
 
 

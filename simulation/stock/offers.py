@@ -41,11 +41,20 @@ class NodeOffer:
     at_first: int = 0
 
     def of(self, node: StockNode) -> NodeOffer:
-        """The same of a node in the same state."""
+        """What `node` can offer, which is in the same state as this one's node."""
         return NodeOffer(
-            *(node, self.ask, self.weight, self.most_gpus, self.cpus, self.resources),
-            *(self.usable.copy(), self.limit.copy(), self.gpus, self.tasks),
-            *(self.least_cpus, self.at_first),
+            node,
+            self.ask,
+            self.weight,
+            self.most_gpus,
+            self.cpus,
+            self.resources,
+            self.usable.copy(),
+            self.limit.copy(),
+            self.gpus,
+            self.tasks,
+            self.least_cpus,
+            self.at_first,
         )
 
 

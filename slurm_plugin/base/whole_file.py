@@ -240,7 +240,7 @@ class _Walk:
         self._start()
 
     def close(self) -> None:
-        """Leave no descriptor open."""
+        """Close the file descriptor that is held; a second call does nothing."""
         if self._folder >= 0:
             os.close(self._folder)
             self._folder = -1

@@ -19,7 +19,7 @@ class Finding:
 
 
 def ok(text: str) -> Finding:
-    """All is well."""
+    """A finding that needs nothing done."""
     return Finding("", "ok", text)
 
 

@@ -28,7 +28,7 @@ class Installation:
 
     @cached_property
     def config(self) -> Config:
-        """gputopo.yaml."""
+        """The settings of gputopo.yaml."""
         return config.load(self.path, writes=False)
 
     @cached_property

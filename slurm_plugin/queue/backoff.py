@@ -30,7 +30,7 @@ class Backoff:
         self._pauses |= dict.fromkeys(names, (now + pause_s, pause_s))
 
     def accepted(self, name: str) -> None:
-        """Slurm took an update."""
+        """Slurm took an update of this job: the next failure waits the shortest time again."""
         self._pauses.pop(name, None)
 
     def forget(self, now: float) -> None:

@@ -86,7 +86,7 @@ class Connection(asyncio.Protocol):
             self._hang_up(f"more than {MAX_CONNECTIONS} connections")
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The client went."""
+        """asyncio says that the client's connection is closed; its answers are dropped."""
         self._server.connections.discard(self)
         self._stop_timer()
 

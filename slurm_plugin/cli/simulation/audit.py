@@ -118,7 +118,7 @@ class _Now(NamedTuple):
     hides_jobs: bool
 
     def lines(self) -> list[str]:
-        """In words."""
+        """The same as lines of text."""
         gpus = self.fragmentation
         lines = [
             f"Now: of {gpus.total} GPUs {gpus.free} are free, and {gpus.stranded} of those are"
@@ -135,7 +135,7 @@ class _Now(NamedTuple):
         return lines
 
     def as_json(self) -> dict[str, Any]:
-        """In figures."""
+        """The same as JSON values."""
         gpus = self.fragmentation
         causes = {cause: count for cause, (count, _) in self.causes.items()}
         figures = {"gpus": gpus.total, "free": gpus.free, "stranded": gpus.stranded}

@@ -272,7 +272,7 @@ class Donor:
         await process.wait()
 
     async def close(self) -> None:
-        """End everything."""
+        """Close all connections and sockets, and end the servers."""
         if self._listening is not None:
             self._listening.close()
         await self.stop_server()

@@ -82,7 +82,7 @@ class Outside:
             socket.send_fds(self._ours, [CONNECT + bytes([nth])], [proven.fileno()])
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the connection."""
         self._ours.close()
         self._theirs.close()
 

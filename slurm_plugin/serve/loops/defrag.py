@@ -74,9 +74,13 @@ class DefragLoop(RegularLoop):
 
             self._setup = setup
             self._mover = Mover(
-                *(record.path_in(setup.config.state_dir), setup.client, setup.decider),
-                *(setup.reserved or LoanReservations(), setup.config.defrag),
-                *(partial(requeue.requeueable, run), requeue_held),
+                record.path_in(setup.config.state_dir),
+                setup.client,
+                setup.decider,
+                setup.reserved or LoanReservations(),
+                setup.config.defrag,
+                partial(requeue.requeueable, run),
+                requeue_held,
                 Sight(None if setup.cache is None else setup.decider.machines),
             )
         return self._mover

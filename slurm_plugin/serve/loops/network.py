@@ -27,7 +27,7 @@ class NetworkLoop(RegularLoop):
         return IDLE_S if setup.decider.networks.file is None else POLL_S
 
     async def next_s(self, setup: Setup, since: float) -> float:
-        """One question."""
+        """Ask slurmctld once for the networks in force; seconds until the next question."""
         networks = setup.decider.networks
         if networks.file is not None:
             told = await asyncio.to_thread(setup.client.networks)

@@ -29,7 +29,7 @@ class UnknownViewer(PluginError):
 
 @dataclass(frozen=True, slots=True)
 class Viewer:
-    """A user who looks."""
+    """A user whose browser shows the page, and what that user may see."""
 
     uid: int
     name: str

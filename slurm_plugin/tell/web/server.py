@@ -167,12 +167,12 @@ class Page:
         return response
 
     async def job(self, request: web.Request) -> web.Response:
-        """One job in full."""
+        """GET /api/job/ID: what the page of one job shows."""
         text = request.match_info["number"]
         return await self._details(request, lambda look, uid: look.job(int(text), uid))
 
     async def node(self, request: web.Request) -> web.Response:
-        """One node in full."""
+        """GET /api/node/NAME: what the page of one node shows."""
         name = request.match_info["name"]
         if not _NODE.match(name):
             raise web.HTTPNotFound(text="no such node\n")

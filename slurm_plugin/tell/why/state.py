@@ -125,7 +125,7 @@ class WaitReason:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Why a job waits."""
+    """What `why` says of one job: the cause, a sentence, and the facts behind it."""
 
     job: str
     #: One word for the cause: `fragmentation`, `priority`, `limit` and so on.
