@@ -37,8 +37,14 @@ html_css_files = ["narrow.css"]
 
 
 def setup(app):
-    """After the build: whoever opens the folder itself comes to the first page."""
+    """Pages beside the navigation; and whoever opens the folder itself comes to the first page."""
+    app.connect("doctree-read", beside_the_navigation)
     app.connect("build-finished", first_page)
+
+
+def beside_the_navigation(app, doctree):
+    """A page that no table of contents names is read by a link of another page: no mistake."""
+    app.env.metadata[app.env.docname]["orphan"] = True
 
 
 def first_page(app, error):

@@ -32,6 +32,8 @@ from policies.mapa.family import Mapa
 from policies.mapa.question import MapaQuestion, longer
 from policies.matching.choice import Choice
 
+#: The end of a reason where what comes decided, or where that may not be told from what did.
+WITH_OTHERS = ", chosen with the next jobs in mind"
 #: Nodes that are compared: mapa's own and the next best ones unlike it.
 MOST_NODES = 3
 #: A future has to be better by so much of one job's ideal, else mapa's own choice stands: what
@@ -220,7 +222,7 @@ class Horizon(Mapa):
         state, count, _ = pairs[0]
         # Who chose tells whether others wait.
         is_private = cluster.ahead is not None and cluster.ahead.is_private
-        own = partial(asked.placement, self.name, pairs, self.name if is_private else "")
+        own = partial(asked.placement, self.name, pairs, WITH_OTHERS if is_private else "")
         is_played = cluster.ahead is not None and cluster.ahead.queue and len(pairs) == 1
         # Who asks for the emptiest nodes gets them, and leaves others full on purpose.
         is_played = is_played and request.options.get("spread") != "yes"
@@ -240,7 +242,7 @@ class Horizon(Mapa):
         if best is None:
             return own(), world
         node, choice, future = best
-        placement = asked.placement(self.name, [(node, count, choice)], self.name)
+        placement = asked.placement(self.name, [(node, count, choice)], WITH_OTHERS)
         if is_private:
             return placement, world
         return future.explained(placement, node.free & ~choice.mask), world
@@ -321,7 +323,7 @@ def _said(world: World, better: list[Later], played: int, share: float, *, is_pr
     low, high = (pick(one.saved_s for one in better) for pick in (min, max))
     saved = f"{low:,.0f} s" if len(better) == 1 else f"{low:,.0f} to {high:,.0f} s"
     saved += "" if len(better) == played else f" in {len(better)} of {played} guesses"
-    shares = f"{100 * first.share:.0f} % of the ideal bandwidth, now {100 * share:.0f} %"
+    shares = f"{100 * first.share:.0f} % of the best GPUs' bandwidth, now {100 * share:.0f} %"
     if is_private:
         return f"better GPUs are expected: {shares}; ends sooner with them"
     gpus = ",".join(map(str, gpus_of(first.mask)))

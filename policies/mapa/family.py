@@ -53,8 +53,8 @@ class Mapa(Policy):
     def _or_wait(request: Request, placement: Placement) -> Placement | Wait:
         if placement.utility < request.min_utility:
             return Wait(
-                f"the best free GPUs reach {placement.utility:.2f} of the ideal bandwidth,"
-                f" and the job asks for {request.min_utility:.2f}",
+                f"the best free GPUs have {placement.utility:.2f} of the bandwidth of the best GPUs"
+                f" of an empty node, and the job asks for {request.min_utility:.2f}",
                 instead=placement,
             )
         return placement

@@ -280,14 +280,17 @@ class MapaQuestion:
             of_one_kind=True,
         )
 
-    def placement(self, policy: str, chosen: list[Chosen], by: str = "") -> Placement:
-        """The answer in the name of that policy; `by` says who chose, if not mapa's objective."""
+    def placement(self, policy: str, chosen: list[Chosen], says: str = "") -> Placement:
+        """The answer in the name of that policy.
+
+        `says` ends the reason where mapa's objective did not decide: `, with ... in mind`.
+        """
         own = _candidate([(state.name, choice) for state, _, choice in chosen])
         utility = self._utility(chosen)
         return Placement(
             gpus=own.gpus,
             policy=policy,
-            reason=self._reason(own, utility, chosen, by),
+            reason=self._reason(own, utility, chosen, says),
             score=own.score,
             effbw_gbps=own.effbw_gbps,
             agg_gbps=own.agg_gbps,
@@ -328,18 +331,19 @@ class MapaQuestion:
         own: Candidate,
         utility: float,
         chosen: list[Chosen],
-        by: str,
+        says: str,
     ) -> str:
         proven = all(choice.proven for _, _, choice in chosen)
         exact = "" if proven else " (the best found, not proven the best)"
         if max(self._request.gpus_per_node) == 1:
-            which = f"a GPU chosen by {by}" if by else "the GPU whose loss hurts the rest least"
+            which = f"a GPU{says}" if says else "the GPU whose loss hurts the rest least"
             return f"{which}{self._apart(own)}{exact}"
         pattern = described(self._request.pattern, self._request.gpus_per_node)
+        sizes = set(self._request.gpus_per_node)
+        best = f"best {sizes.pop()} GPUs" if len(sizes) == 1 else "best GPUs"
         return (
-            f"{pattern}: {own.effbw_gbps:.1f} GB/s{self._by(chosen)},"
-            f" {100 * utility:.0f} % of the ideal, chosen by {by or self._objective.name}"
-            f"{self._apart(own)}{exact}"
+            f"{pattern}: {own.effbw_gbps:.1f} GB/s{self._by(chosen)}, {100 * utility:.0f} % of the"
+            f" {best} of an empty node{says or self._objective.says}{self._apart(own)}{exact}"
         )
 
     def _apart(self, own: Candidate) -> str:

@@ -60,6 +60,8 @@ class Objective:
     demand: Shares = ()
     #: Per GPU how far the nearest NIC is, for jobs of several nodes; empty: it does not count.
     nic_distance: tuple[int, ...] = ()
+    #: What decided, as the end of a reason: `, chosen by bandwidth alone`. '' for the usual order.
+    says: str = ""
 
 
 def ideal_share(gbps: float, ideal_gbps: float) -> float:
@@ -82,7 +84,7 @@ SUM_WEIGHT = 0.1
 LOSS_WEIGHT = 0.4
 
 
-def balanced(name: str, weakest_weight: float) -> Objective:
+def balanced(name: str, weakest_weight: float, says: str = "") -> Objective:
     """Share of the ideal, weakest link, sum of links, less what later jobs lose; weighted.
 
     A single GPU has no links: it breaks the narrowest one it can, then costs least.
@@ -98,12 +100,13 @@ def balanced(name: str, weakest_weight: float) -> Objective:
         first: list[Floats | Ints] = [-sets.broken] if sets.k == 1 else []
         return [*first, score(sets), sets.preserved]
 
-    return Objective(name, keys, score, prefers="widest", looks_ahead=True)
+    return Objective(name, keys, score, prefers="widest", looks_ahead=True, says=says)
 
 
 def _plain(
     name: str,
     prefers: str,
+    says: str,
     *columns: Callable[[Scored], Floats | Ints],
     per_gbps: int = 1,
     across: Across = "bandwidth",
@@ -116,21 +119,35 @@ def _plain(
     def keys(sets: Scored) -> list[Floats | Ints]:
         return [column(sets) for column in columns]
 
-    return Objective(name, keys, score, prefers, looks_ahead=False, across=across)
+    return Objective(name, keys, score, prefers, looks_ahead=False, across=across, says=says)
 
 
 #: Share of the ideal effective bandwidth, the weakest link, and what is left for others.
 BALANCED = balanced("balanced", WEAKEST_WEIGHT)
 #: As BALANCED, but a narrow hop weighs as much as the whole ideal.
-WIDEST = balanced("widest", 1.0)
+WIDEST = balanced("widest", 1.0, ", chosen to avoid a narrow hop")
 #: Largest effective bandwidth (MAPA Algorithm 1, sensitive jobs); ties preserve most.
-EFFBW = _plain("effbw", "effbw", lambda sets: sets.effbw_gbps, lambda sets: sets.preserved)
+EFFBW = _plain(
+    "effbw",
+    "effbw",
+    ", chosen by bandwidth alone",
+    lambda sets: sets.effbw_gbps,
+    lambda sets: sets.preserved,
+)
 #: Largest sum of the links used (MAPA Greedy).
-AGGREGATE = _plain("aggregate", "agg", lambda sets: sets.agg, per_gbps=MB_PER_GB, across="sum")
+AGGREGATE = _plain(
+    "aggregate",
+    "agg",
+    ", chosen by the sum of its links",
+    lambda sets: sets.agg,
+    per_gbps=MB_PER_GB,
+    across="sum",
+)
 #: Most bandwidth left among the free GPUs (MAPA Algorithm 1, insensitive jobs).
 PRESERVED = _plain(
     "preserved",
     "widest",
+    ", chosen for what it leaves to others",
     lambda sets: sets.preserved,
     lambda sets: sets.effbw_gbps,
     per_gbps=MB_PER_GB,
@@ -155,6 +172,7 @@ def site_sensitive(demand: Shares) -> Objective:
         prefers="effbw",
         looks_ahead=True,
         demand=demand,
+        says=", chosen by bandwidth, then for what it leaves to the usual jobs",
     )
 
 
@@ -168,4 +186,5 @@ def site_insensitive(demand: Shares) -> Objective:
         looks_ahead=True,
         across="loss",
         demand=demand,
+        says=", chosen for what it leaves to the usual jobs",
     )

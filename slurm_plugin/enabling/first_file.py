@@ -171,7 +171,7 @@ def _of(kind: _Kind, index: _Index, fold: Fold) -> Iterator[str]:
     """The comment about a kind, and the line of its set."""
     kinds = label(len(kind.nodes), kind.gpus)
     if has_slices(gres_type for gres_type, _ in kind.gpus):
-        yield f"  # {kinds}: left to Slurm until `slices` says how they are cut (docs/mig.md)."
+        yield f"  # {kinds}: left to Slurm until `slices` says how they are cut (docs/slices.md)."
         return
     machines = machines_with(dict(kind.gpus))
     topology = COLLECTED

@@ -50,7 +50,7 @@ def test_the_set_is_left_that_the_next_job_needs():
     six_wait = placed((2,), cluster(free, Ahead(HOUR_S, [WaitingJob((6,), HOUR_S)], soon)))
     assert six_wait.gpus == {"n": (0, 4)}
     left = "leaves 2,3,6,7 for the next job of 6, with 1,5 once they are free"
-    assert six_wait.reason.endswith(f"chosen by horizon; {left}")
+    assert six_wait.reason.endswith(f"chosen with the next jobs in mind; {left}")
     assert six_wait.effbw_gbps == alone.effbw_gbps
 
 
@@ -183,8 +183,8 @@ def test_a_job_waits_for_gpus_with_which_it_ends_sooner():
     assert answer.instead is not None
     assert answer.instead.gpus == {"n": (0, 5)}
     assert answer.reason == (
-        "GPUs 0,3 of n are expected in 120 s: 100 % of the ideal bandwidth, now 26 %; ends 4,020 s"
-        " sooner"
+        "GPUs 0,3 of n are expected in 120 s: 100 % of the best GPUs' bandwidth, now 26 %;"
+        " ends 4,020 s sooner"
     )
     assert answer.at_most_s == 600.0, "what the site allows: less than half of its run"
 

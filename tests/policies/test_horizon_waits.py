@@ -69,16 +69,17 @@ def test_where_jobs_are_private_no_reason_tells_of_another_one():
     ahead = Ahead(HOUR_S, [WaitingJob((6,), HOUR_S)], ends, is_private=True)
     answer = HORIZON.place(Request((2,)), cluster([0, 2, 3, 4, 6, 7], ahead))
     assert answer.gpus == {"n": (0, 4)}
-    assert "next job" not in answer.reason
+    assert "next job of" not in answer.reason
     nobody = HORIZON.place(Request((2,)), cluster([0, 2, 3, 4, 6, 7], replace(ahead, queue=())))
-    assert answer.reason.endswith("of the ideal, chosen by horizon")
-    assert nobody.reason.endswith("of the ideal, chosen by horizon"), "whether anybody waits or not"
+    ends_with = "of an empty node, chosen with the next jobs in mind"
+    assert answer.reason.endswith(ends_with)
+    assert nobody.reason.endswith(ends_with), "whether anybody waits or not"
     release = [Release(200.0, "n", 1 << 3, 0.0, 1)]
     waits = HORIZON.place(
         asked_by("0.4"), cluster(FREE, Ahead(HOUR_S, (), release, is_private=True))
     )
     assert isinstance(waits, Wait)
-    assert waits.reason.startswith("better GPUs are expected: 100 % of the ideal bandwidth")
+    assert waits.reason.startswith("better GPUs are expected: 100 % of the best GPUs' bandwidth")
 
 
 def test_a_node_of_half_the_bandwidth_is_no_better_for_others_sake():

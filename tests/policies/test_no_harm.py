@@ -129,7 +129,7 @@ def test_a_reason_is_of_who_chose_and_names_what_is_left():
             answer = placed("horizon", Request((count,)), asked)
             own = placed("mapa", Request((count,)), where)
             is_own = answer.gpus == own.gpus
-            assert ("chosen by horizon" in answer.reason) == (not is_own)
+            assert ("chosen with the next jobs in mind" in answer.reason) == (not is_own)
             if "leaves " in answer.reason:
                 left = answer.reason.split("leaves ")[1].split(" for the next")[0]
                 assert not {*map(int, left.split(","))} & {*answer.gpus["a"]}

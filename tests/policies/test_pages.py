@@ -18,9 +18,9 @@ INDEX = (PAGES / "README.md").read_text(encoding="utf-8")
 @pytest.mark.parametrize("name", registry.names())
 def test_every_policy_has_a_row_and_a_page_that_names_it(name):
     row = next(line for line in INDEX.splitlines() if line.startswith(f"| `{name}`"))
-    page = re.search(r"\(([a-z-]+\.md)\)", row)
+    page = re.search(r"\]\(([a-z-]+\.md)?(#[\w-]+)?\) \|$", row)
     assert page
-    assert name in (PAGES / page[1]).read_text(encoding="utf-8")
+    assert name in (PAGES / (page[1] or "README.md")).read_text(encoding="utf-8").replace(row, "")
 
 
 def test_the_table_of_hints_is_that_of_the_keys_with_an_effect():

@@ -200,7 +200,7 @@ def test_a_job_waits_when_its_minimal_utility_is_out_of_reach():
     answer = registry.get("mapa").place(Request((2,), min_utility=0.5), cluster)
     assert isinstance(answer, Wait)
     assert answer.at_most_s == inf, "the site's bounds alone hold"
-    assert "0.26 of the ideal" in answer.reason
+    assert "0.26 of the bandwidth of the best" in answer.reason
     assert "\n" not in answer.reason
     assert answer.instead is not None
     assert set(answer.instead.gpus["n1"]) == {0, 5}

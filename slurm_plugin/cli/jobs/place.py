@@ -157,11 +157,10 @@ def _facts(outcome: Placement | Wait) -> dict[str, Any]:
 
 
 def _text(facts: dict[str, Any]) -> str:
+    from slurm_plugin.tell.explain.text import figures
+
     where = ", ".join(
         f"{name}: GPUs {','.join(map(str, gpus))}" for name, gpus in facts["nodes"].items()
     )
-    return (
-        f"{where}\n{facts['policy']}: {facts['reason']}\n"
-        f"score {facts['score']:.2f}, effective {facts['effbw_gbps']:.2f} GB/s,"
-        f" sum {facts['agg_gbps']:.2f} GB/s, left {facts['preserved_gbps']:.2f} GB/s"
-    )
+    worth = ", ".join(figures({**facts, "gpus": facts["nodes"]}))
+    return f"{where}\n{facts['policy']}: {facts['reason']}\n{worth}"

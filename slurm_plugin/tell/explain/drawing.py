@@ -97,8 +97,7 @@ def _choices(story: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]]:
     """What each set is, and the set: the chosen one, Slurm's own, the next candidates."""
     chosen, own = story.get("chosen", {}), story.get("slurm", {})
     sets = [("would be now" if story.get("decision") == "wait" else "chosen", chosen)]
-    # Its score is of that set alone, so it would not compare with the candidates'.
-    sets.append(("Slurm's own", {key: value for key, value in own.items() if key != "score"}))
+    sets.append(("Slurm's own", own))
     others = [one for one in story.get("candidates", []) if one["gpus"] != chosen.get("gpus")]
     return [*sets, *(("looked at", one) for one in others)]
 

@@ -112,9 +112,7 @@ def _choices(story: Mapping[str, Any]) -> list[str]:
         waiting = story.get("decision") == "wait"
         lines.append(_choice("would be now" if waiting else "chosen", story["chosen"]))
     if "slurm" in story:
-        # Its score is of that set alone, so it would not compare with the candidates'.
-        own = {key: value for key, value in story["slurm"].items() if key != "score"}
-        lines.append(_choice("Slurm's own", own))
+        lines.append(_choice("Slurm's own", story["slurm"]))
     if "alt" in story:
         lines.append(_line("else", f"{gpu_list(story['alt'])}, within the nodes Slurm chose"))
     lines += [
@@ -138,27 +136,29 @@ def _choice(title: str, choice: Mapping[str, Any]) -> str:
 
 
 def figures(choice: Mapping[str, Any]) -> list[str]:
-    """What a set of GPUs is worth, each figure with its name; the score comes first."""
+    """What a set of GPUs is worth, each figure with what it is.
+
+    Of its score nothing is said but where it has terms: it has no unit, and sets are shown in its
+    order.
+    """
     facts = []
     if "of_gpus" in choice:
         begun = choice.get("begun", 0)
         facts.append(f"{choice.get('shares', 'slices')} of {_of_gpus(choice['of_gpus'])}")
         facts.append(f"{begun} GPU{'' if begun == 1 else 's'} begun")
         facts.append(f"{choice.get('untouched', '?')} untouched there")
-    score = _figure(choice.get("score"), 2)
     if choice.get("terms"):
+        score = _figure(choice.get("score"), 2)
         terms = ", ".join(f"{name} {_figure(value, 2)}" for name, value in choice["terms"].items())
         facts.append(f"utility {score} ({terms})")
-    elif "score" in choice and "effbw_gbps" in choice:
-        facts.append(f"score {score}")
     if "effbw_gbps" in choice:
+        gpus = choice.get("gpus", {})
         # Between nodes is the network, of which nothing is counted.
-        inside = " inside its worst node" if len(choice.get("gpus", ())) > 1 else ""
-        facts += [
-            f"effective {_figure(choice['effbw_gbps'], 2)} GB/s{inside}",
-            f"sum {_figure(choice.get('agg_gbps'), 0)} GB/s",
-            f"left {_figure(choice.get('preserved_gbps'), 0)} GB/s",
-        ]
+        inside = " inside its worst node" if len(gpus) > 1 else ""
+        if any(len(some) > 1 for some in gpus.values()):
+            facts.append(f"{_figure(choice['effbw_gbps'], 1)} GB/s for its pattern{inside}")
+            facts.append(f"{_figure(choice.get('agg_gbps'), 0)} GB/s over all its links")
+        facts.append(f"{_figure(choice.get('preserved_gbps'), 0)} GB/s left among free GPUs")
     return facts + (_rails(choice) if "spine" in choice and "rails" in choice else [])
 
 

@@ -112,7 +112,7 @@ class Details:
                 for node, gpus in one["gpus"].items()
                 for picture in self._picture(node, node, {}, gpus, pattern=pattern, is_small=True)
             ]
-            keys = ("gpus", "score", "effbw_gbps")
+            keys = ("gpus", "effbw_gbps")
             rows.append({key: one.get(key) for key in keys} | {"pictures": pictures})
         return rows
 

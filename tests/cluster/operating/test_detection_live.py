@@ -148,7 +148,7 @@ SLICED = declared(MACHINE, WORDS)
 def test_mig_slices_that_slurmd_finds_are_placed_by_their_gpu(live: Cluster):
     with_plugin(live, NODE, "nvml")
     if live.release < (23, 2):
-        pytest.skip("22.05 counts slices that it detects in turns with GPUs (docs/mig.md)")
+        pytest.skip("22.05 counts slices that it detects in turns with GPUs (docs/slices.md)")
     keys = f"topology: collected, slices: [{', '.join(WORDS)}]"
     gres = "gpu:a100:6,gpu:1g.5gb:7,gpu:3g.20gb:2"
     with node_of(live, SLICED, gres, keys) as here:

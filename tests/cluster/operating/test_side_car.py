@@ -1,4 +1,4 @@
-"""The engine in a container of its own beside slurmctld's, as in a pod (docs/slinky.md)."""
+"""The engine in a container of its own beside slurmctld's, as in a pod (docs/controllers.md)."""
 
 import subprocess
 from collections.abc import Iterator

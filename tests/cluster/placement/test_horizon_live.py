@@ -78,7 +78,7 @@ def test_where_slurm_hides_jobs_no_reason_tells_that_others_wait(cluster):
     cluster.cancel(first.id)
     assert cluster.wait_running(job).gpus == {"dgx1": (0, 4)}
     told = explained(cluster, job)["reason"] + cluster.job(job).fields["AdminComment"]
-    assert "chosen by horizon" in told
+    assert "chosen with the next jobs in mind" in told
     assert "next job" not in told
     clear(cluster)
 
@@ -123,7 +123,7 @@ def test_a_job_waits_for_the_better_pair_and_gets_it(cluster, hint, known):
     job = submit(cluster, 2, "--time=600", *hint)
     has_read_the_queue(cluster)
     cluster.cancel(holders[0], holders[5])
-    said = r"horizon: GPUs \d,\d of dgx1 are expected in \d+ s: \d+ % of the ideal .*, now 26 %"
+    said = r"horizon: GPUs \d,\d of dgx1 are expected in \d+ s: \d+ % of the best .*, now 26 %"
     until(lambda: re.search(said, cluster.job(job).admin_comment), "it waits for better ones", 30)
     assert known in cluster.job(job).admin_comment
     cluster.cancel(holders[3])
@@ -139,7 +139,7 @@ def test_no_job_waits_for_a_faster_kind_of_node_while_another_is_free(cluster):
     talks = "--comment=gpu-topo: communication=0.6"
     job = cluster.sbatch("-x", "bridged1,dgx[1-2]", "--gres=gpu:2", talks, sleep_s=300)
     assert cluster.wait_running(job).gpus == by_policy({}, (2,), ("minsky1",))
-    assert "100 % of the ideal" in explained(cluster, job)["reason"]
+    assert "100 % of the best " in explained(cluster, job)["reason"]
     clear(cluster)
 
 

@@ -187,7 +187,7 @@ def test_a_job_that_waits_says_why_and_what_it_would_get(configured):
 
     until(waits, "the decision is written down")
     result = explained(configured, jobid, "alice")
-    assert "of the ideal bandwidth" in result["note"]
+    assert "of the bandwidth of the best GPUs" in result["note"]
     assert result["chosen"]["gpus"] == {"dgx1": [3, 5]}
     assert "postponed" in explain(configured, "alice", str(jobid)).out
 

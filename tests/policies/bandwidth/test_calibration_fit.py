@@ -167,7 +167,7 @@ def test_two_calibrations_of_one_machine_never_share_a_table():
 
 
 def test_a_site_where_disjoint_rings_add_up_is_told_within_a_few_percent():
-    """The figures of docs/calibrate.md: sets of 2 to 6 and 8 GPUs, 87 % of each NVLink ring."""
+    """The figures of docs/topology.md: sets of 2 to 6 and 8 GPUs, 87 % of each NVLink ring."""
     topology = machine("dgx1v")
     counts = cables_mbps(topology) // 25_000
     sets = [s for k in (2, 3, 4, 5, 6, 8) for s in combinations(range(8), k)]

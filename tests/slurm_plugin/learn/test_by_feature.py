@@ -126,7 +126,7 @@ def test_a_pattern_for_nodes_that_are_not_there_at_the_moment_is_no_mistake(tmp_
 
 def test_the_pages_examples_are_machines_that_there_are():
     docs = Path(__file__).parents[3] / "docs"
-    for page in ("configuration.md", "slinky.md"):
+    for page in ("configuration.md", "controllers.md"):
         named = re.findall(r"\{features: [^}]*topology: ([\w-]+)\}", (docs / page).read_text())
         assert named
         assert {*named} <= {*catalog.names()}

@@ -83,7 +83,7 @@ def test_place_says_when_a_policy_would_wait():
     args = ("place", "--machine", "dgx1v", "--free", "0,5", "--gpus", "2")
     told = json.loads(run(*args, "--hint", "min-utility=0.9", "--json"))
     assert told["wait_s"] is None, "the site bounds it, which is not known here"
-    assert "0.26 of the ideal" in told["wait_reason"]
+    assert "0.26 of the bandwidth of the best" in told["wait_reason"]
     assert told["gpus"]
 
 
@@ -243,7 +243,7 @@ def test_explain_shows_the_last_decision_beside_slurms_own(tmp_path):
     said = run("explain", "12", "--config", str(path))
     assert "partition gpu (enforce)" in said
     assert re.search(r"before +2026-01-01T00:00:00", said)
-    assert re.search(r"chosen +n1: 0,3 +score 1.00, effective 39.08 GB/s", said)
+    assert re.search(r"chosen +n1: 0,3 +39.1 GB/s for its pattern", said)
     assert re.search(r"Slurm's own +n1: 0,1", said)
     assert run("explain", "11", "--all", "--json", "--config", str(path)).count("\n") == 2
     assert "job 99: no decision in" in refused("explain", "99", "--config", str(path))

@@ -78,10 +78,9 @@ function answer(why) {
 }
 
 function candidate(one) {
-  const score = typeof one.score === "number" ? `score ${one.score.toFixed(2)}` : "";
   const speed = typeof one.effbw_gbps === "number" ? `${one.effbw_gbps.toFixed(1)} GB/s` : "";
   return html("li", {}, one.pictures.map((some) => picture(some.svg)),
-    html("p", {}, [gpuList(one.gpus), score, speed].filter(Boolean).join(", ")));
+    html("p", {}, [gpuList(one.gpus), speed].filter(Boolean).join(", ")));
 }
 
 function step(one) {

@@ -329,7 +329,13 @@ def test_a_job_is_drawn_with_its_ring_slurms_choice_and_the_next_candidates(site
     others = [one for one in story["candidates"] if one["gpus"] != {"dgx1": [0, 3]}]
     small = min(len(others) + 2, MOST_SMALL)
     assert of_class(svg, "chosen") == 2 + 1 + 2 * small
-    for words in ("chosen", "Slurm&#x27;s own", "dgx1: 0,1", "score 1.15", "policy mapa"):
+    for words in (
+        "chosen",
+        "Slurm&#x27;s own",
+        "dgx1: 0,1",
+        "39.1 GB/s for its pattern",
+        "policy mapa",
+    ):
         assert words in svg
 
 

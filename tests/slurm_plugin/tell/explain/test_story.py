@@ -42,7 +42,7 @@ def test_postponements_and_the_start_are_told_beside_the_last_decision():
     words = in_words(told)
     assert "2 GPUs in partition gpu (enforce); hint: pattern=ring" in words
     assert "because       ring: 40 GB/s" in words
-    assert "n1: 3,0  score 40.00" in words
+    assert "n1: 3,0  40.0 GB/s for its pattern" in words
     assert "Slurm's own   n1: 0,1" in words
     assert "1 PCIe hops" in words
     assert words.count("looked at") == 2
@@ -113,9 +113,9 @@ def test_a_policy_of_terms_shows_them_for_the_choice_and_for_what_it_was_chosen_
     other = {"gpus": {"n2": [0, 2]}, "score": 0.33, "terms": dict.fromkeys(terms, 0.33)}
     words = in_words(story_of(5, [record("use", chosen=chosen, candidates=[other])], ""))
     own = "utility 0.58 (communication 0.25, interference 1.00, fragmentation 0.50)"
-    assert f"chosen        n1: 0,1  {own}, effective 40.00 GB/s" in words
+    assert f"chosen        n1: 0,1  {own}, 40.0 GB/s for its pattern" in words
     assert "looked at     n2: 0,2  utility 0.33 (communication 0.33" in words
-    assert "effective 0.00" not in words
+    assert " 0.0 GB/s" not in words
 
 
 SHAPE = of_plain({

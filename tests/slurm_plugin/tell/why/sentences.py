@@ -84,8 +84,8 @@ SENTENCES = {
         "waits because user alice in account research may run 1 job at a time, and 1 job runs."
     ),
     "min utility": (
-        "could start, but its policy waits for better GPUs: mapa: the best free GPUs reach"
-        " 0.26 of the ideal bandwidth, and the job asks for 0.90."
+        "could start, but its policy waits for better GPUs: mapa: the best free GPUs have"
+        " 0.26 of the bandwidth of the best GPUs of an empty node, and the job asks for 0.90."
     ),
 }
 
