@@ -334,5 +334,5 @@ def _by_slurm(names: tuple[str, ...], need: Need, why: str) -> Trial:
 def _told(gpus: Mapping[str, tuple[int, ...]], gbps: float | None) -> Trial:
     where = words.named([f"{name}: {','.join(map(str, some))}" for name, some in gpus.items()])
     several = sum(map(len, gpus.values())) > 1
-    speed = f", {gbps:.1f} GB/s effective" if gbps is not None and several else ""
+    speed = f", {gbps:.1f} GB/s for its pattern" if gbps is not None and several else ""
     return Trial(f"It would start now on {where}{speed}.", True, gpus, gbps)
