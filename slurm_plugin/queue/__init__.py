@@ -2,6 +2,6 @@
 
 What nodes have and what of it is free (`capacity`), what a job asks for and needs (`demand`),
 where it could start (`candidates`), who goes first, and who may pass whom (`backfill`), how
-scattered the free GPUs are (`fragmentation`).
-Pure, but for `watcher`, which reads Slurm.
+scattered the free GPUs are (`fragmentation`), and were (`free_history`).
+Pure, but for `watcher`, which reads Slurm, and `free_history`, which is a file.
 """

@@ -12,7 +12,7 @@ from slurm_plugin.cli.options import config_option, json_option
 
 if TYPE_CHECKING:
     from slurm_plugin.config.sections import SlurmConfig
-    from slurm_plugin.serve.free_history import FreeReading
+    from slurm_plugin.queue.free_history import FreeReading
 
 _UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 
@@ -36,7 +36,7 @@ def report(config_path: Path, since: str | None, as_json: bool) -> None:
     from slurm_plugin.cli import Fault
     from slurm_plugin.config import settings as config
     from slurm_plugin.decide import decision_log
-    from slurm_plugin.serve.free_history import FreeHistory, over_time
+    from slurm_plugin.queue.free_history import FreeHistory, over_time
     from slurm_plugin.tell.explain.gains import Gains
     from slurm_plugin.tell.explain.search import attributed
 

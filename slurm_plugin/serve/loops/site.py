@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 
 from slurm_plugin.config.settings import Config
+from slurm_plugin.queue.free_history import FreeHistory, FreeReading
 from slurm_plugin.queue.snapshot import Detail
-from slurm_plugin.serve.free_history import FreeHistory, FreeReading
 from slurm_plugin.serve.loops.queue_loop import RegularLoop
 from slurm_plugin.serve.service import ANEW, Engine
 from slurm_plugin.serve.setup import Setup

@@ -22,6 +22,7 @@ from slurm_plugin.tell.web.clients.turns import ClientTurns, TooMany
 from slurm_plugin.tell.web.clients.waiting import PIECE, Waiting, in_pieces
 from slurm_plugin.tell.web.details import Details, NotFound
 from slurm_plugin.tell.web.feed import Busy, Feed
+from slurm_plugin.tell.web.free_week import FreeWeek
 from slurm_plugin.tell.web.gain import GainBook
 from slurm_plugin.tell.web.identity import (
     Identities,
@@ -52,11 +53,13 @@ class Page:
     waiting: Waiting = field(default_factory=Waiting)
     gains: GainBook = field(init=False)
     summing_up: asyncio.Future[None] | None = None
+    week_of_free: FreeWeek = field(init=False)
     files: dict[str, bytes] = field(default_factory=lambda: _files())
 
     def __post_init__(self) -> None:
         self.gains = GainBook(self.feed.sources.all_records, self.feed.sources.name_of)
 
+        self.week_of_free = FreeWeek(self.feed.sources.free_readings)
     # -- who asks ------------------------------------------------------------
 
     def viewer(self, request: web.Request) -> Viewer:
@@ -221,6 +224,13 @@ class Page:
 
 def application(page: Page) -> web.Application:
     """All that is answered; every path takes GET alone."""
+    async def week(self, request: web.Request) -> web.Response:
+        """GET /api/week: GPUs free, stranded, and the largest job that fits, of seven days."""
+        viewer = self.viewer(request)
+        return await self._looked_up(
+            request, viewer, lambda: self.week_of_free.summary(viewer.kind)
+        )
+
     app = web.Application(middlewares=[with_headers, page.clients.watched], client_max_size=1024)
     app.add_routes(
         [
@@ -234,6 +244,7 @@ def application(page: Page) -> web.Application:
         ]
     )
     return app
+            web.get("/api/week", page.week),
 
 
 def connection_of(transport: asyncio.Transport | None) -> PageConnection:

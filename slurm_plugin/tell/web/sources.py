@@ -20,6 +20,7 @@ from slurm_plugin.decide.machines import Machine, Machines
 from slurm_plugin.errors import EngineDown, PluginError
 from slurm_plugin.learn import by_feature
 from slurm_plugin.learn.part_marks import marks
+from slurm_plugin.queue.free_history import FreeHistory, FreeReading
 from slurm_plugin.queue.snapshot import Snapshot
 from slurm_plugin.queue.watcher import Watcher
 from slurm_plugin.slurm import choose
@@ -69,6 +70,8 @@ class Sources:
     #: Keeps up with the log, so that nobody who asks has to wait for that.
     follow: Callable[[], None] = lambda: None
     all_records: Callable[[], Iterable[Line]] = lambda: ()
+    #: What the engine noted of free GPUs since an epoch, as `FreeHistory.checked`.
+    free_readings: Callable[[float], list[FreeReading]] = lambda first: []
     #: A uid's login name, or its digits.
     name_of: Callable[[int], str] = name_of
     #: The site's lending, where it is known.
@@ -158,6 +161,7 @@ def of_site(config: Config | None, operators: frozenset[int]) -> Sources:
         records_of=index.find,
         follow=index.follow,
         all_records=lambda: decision_log.read(config.decision_log),
+        free_readings=FreeHistory(config.decision_log).checked,
         lending=config.remote,
     )
 

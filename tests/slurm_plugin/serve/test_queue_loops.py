@@ -27,8 +27,8 @@ from slurm_plugin.errors import PluginError, SlurmError
 from slurm_plugin.learn import by_feature
 from slurm_plugin.queue.backfill import WaitingLine
 from slurm_plugin.queue.capacity import Hold
+from slurm_plugin.queue.free_history import FreeHistory
 from slurm_plugin.serve import run, setup
-from slurm_plugin.serve.free_history import FreeHistory
 from slurm_plugin.serve.loops.gates import GatesLoop
 from slurm_plugin.serve.loops.lending import LendingLoop
 from slurm_plugin.serve.loops.neighbours import NeighboursLoop

@@ -3,6 +3,7 @@
 import { line } from "./chart.js";
 import { facts, html, plural, svg } from "./dom.js";
 import { holders, view } from "./store.js";
+import { week } from "./week.js";
 
 const SIZE = 12;
 let colourBy = "job";
@@ -18,6 +19,7 @@ export function cluster(main) {
   main.append(
     html("h1", {}, "Cluster"), figures, choices(() => { shape = ""; colours.replaceChildren(key()); draw(); }), colours, groups,
     html("h2", {}, "Fragmentation since somebody looked"), chart,
+    html("h2", {}, "Free GPUs of the last seven days"), week(),
   );
 
   function draw() {

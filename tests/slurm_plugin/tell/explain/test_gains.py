@@ -13,8 +13,8 @@ from web_in_tests import played
 from slurm_plugin.base.log_lines import of_plain
 from slurm_plugin.config.sections import DecisionLogConfig
 from slurm_plugin.decide.decision_log import DecisionLog
-from slurm_plugin.serve import free_history
-from slurm_plugin.serve.free_history import FreeHistory, FreeReading
+from slurm_plugin.queue import free_history
+from slurm_plugin.queue.free_history import FreeHistory, FreeReading
 from slurm_plugin.slurm import choose
 from slurm_plugin.tell.explain.gains import Gains
 

@@ -1,4 +1,4 @@
-"""What of the free GPUs jobs could use, noted now and then: what `gputopo report` tells over time.
+"""What of the free GPUs jobs could use, noted now and then, for `gputopo report` and the page.
 
 A file beside the decision log, replaced as a whole at each reading.
 """
@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from policies.fragmentation import Fragmentation
-from slurm_plugin.base.rows_file import RowsFile
+from slurm_plugin.base.rows_file import RowsFile, decoded
 from slurm_plugin.config.sections import DecisionLogConfig
 
 #: Three months of a reading every ten minutes; some 60 bytes each.
@@ -65,6 +65,14 @@ class FreeHistory:
     def since(self, first: float | None) -> list[FreeReading]:
         """The readings after `first` (epoch), all without it; oldest first."""
         return [row for row in self._file.read() if first is None or row.at >= first]
+
+    def checked(self, first: float) -> list[FreeReading]:
+        """The same, for who tells people that the file is damaged.
+
+        FileNotFoundError where there is none; PluginError where it cannot be read.
+        """
+        rows = decoded(self._file.path, list[FreeReading], MOST_BYTES)
+        return [row for row in rows if row.at >= first]
 
 
 def over_time(rows: Iterable[FreeReading]) -> dict[str, Any]:
