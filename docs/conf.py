@@ -30,6 +30,7 @@ html_copy_source = False
 html_show_sphinx = False
 # Summaries of what was found would be fetched, which no browser does from a file.
 html_show_search_summary = False
+html_search_scorer = str(Path(__file__).parent / "site" / "scorer.js")
 # A block of a page that names no language is a terminal's.
 highlight_language = "none"
 html_static_path = ["site"]
