@@ -94,7 +94,7 @@ def played() -> PlayedSlurm:
     mine = running(8, ALICE, {"dgx2": (0, 1, 2, 3, 4)}, comment=SCRIPT)
     return PlayedSlurm(
         [
-            running(7, BOB, {"dgx1": (0, 3)}, comment="bobs-secret-comment"),
+            running(7, BOB, {"dgx1": (0, 3)}, comment="bobs-secret", job_name="bobs-secret"),
             mine,
             job(9, ALICE, tres_per_node="gres/gpu:8", priority=5, comment=SCRIPT),
             job(10, BOB, tres_per_node="gres/gpu:8", priority=50, comment="bobs-secret-comment"),

@@ -32,6 +32,8 @@ SPEED, BEGIN_S, DAY_S = 60.0, 9 * 3600.0, 86_400.0
 MIDNIGHT = datetime(2026, 11, 20, tzinfo=UTC)
 CPUS_PER_GPU, MEMORY_PER_GPU_MB = 4, 32_000
 NOTICE = "A recorded day of a simulated site, a minute of it each second. No Slurm is asked."
+#: What users call their jobs, in turn.
+JOB_NAMES = ("train", "finetune", "evaluate", "sweep", "notebook", "pretrain", "inference")
 ANSWER_MS = {"place": {"p50": 0.31, "p99": 1.9, "max": 4.2}}
 
 
@@ -80,6 +82,7 @@ class DemoSlurm(SlurmClient):
         return QueuedJob(
             job_id=row["id"],
             name=str(row["id"]),
+            job_name=JOB_NAMES[row["id"] % len(JOB_NAMES)],
             user=row["user"],
             uid=self._day.recorded["users"][row["user"]],
             account=row["account"],

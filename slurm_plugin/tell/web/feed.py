@@ -17,7 +17,7 @@ from functools import partial
 import msgspec
 
 from slurm_plugin.errors import SlurmError
-from slurm_plugin.queue.snapshot import Detail
+from slurm_plugin.queue.snapshot import Detail, Snapshot
 from slurm_plugin.tell.web.colours import Colours
 from slurm_plugin.tell.web.reasons import Reasons
 from slurm_plugin.tell.web.sources import EngineState, Sources
@@ -41,8 +41,8 @@ MAX_APART_S = 5.0
 BUSY_SHARE = 0.25
 #: Fragmentation over time: a point every so many seconds, and so many points (a day).
 POINT_S, MAX_POINTS = 60.0, 1440
-#: An empty event says that the page's process is alive, where nothing else is to be said.
-SILENCE_S = 10.0
+#: An empty event says of when the view is, where nothing else is to be said.
+SILENCE_S = 2.0
 
 _ENCODER = msgspec.json.Encoder()
 HIDDEN_JOBS = "Slurm hides jobs from the page's own user (PrivateData): make it an operator."
@@ -92,6 +92,8 @@ class Feed:
         self._history: dict[str, list[float]] = {}
         self._wanted, self._news = asyncio.Event(), asyncio.Condition()
         self._slurm_problem = ""
+        #: What the views show.
+        self._shown: Snapshot | None = None
         self._read_at = float("-inf")
         #: Seconds from one reading to the next, as it was last.
         self._cycle_s = 0.0
@@ -124,6 +126,14 @@ class Feed:
         if self.reading is None:
             raise self._busy()
         return self.reading
+
+    @property
+    def as_of(self) -> str:
+        """When Slurm was read for what the views show: an epoch, and how many seconds ago."""
+        if self._shown is None:
+            return ""
+        ago_s = self.sources.watcher.clock() - self._shown.began
+        return f"{self._shown.at:.1f} {ago_s:.1f}"
 
     def _busy(self) -> Busy:
         return Busy(self._slurm_problem or "Slurm has not answered yet")
@@ -228,13 +238,14 @@ class Feed:
             common = await asyncio.to_thread(self._common_view, self.reading, engine)
             difference = changes(self._common, common)
             self._common = common
+            self._shown = self.reading.snapshot
             for kind in self._kinds.values():
                 self._renew(kind, self.reading, difference)
         await self._notify()
 
     async def _tell(self, problem: str) -> None:
         """What was known stays, with a word about it."""
-        slurm = {"problem": problem, "at": self._common.get("slurm", {}).get("at", 0.0)}
+        slurm = {"problem": problem}
         self._common = {**self._common, "slurm": slurm}
         for kind in self._kinds.values():
             if kind.view:
@@ -261,9 +272,7 @@ class Feed:
             self._history = dict([*self._history.items(), (str(int(at)), point)][-MAX_POINTS:])
         hides = reading.snapshot.settings.hides_jobs and os.getuid() not in sources.operators
         notices = [*sources.notices, *([HIDDEN_JOBS] if hides else [])]
-        # A minute is exact enough where Slurm answers; where it does not, its last answer counts.
-        read_at = at if self._slurm_problem else at - at % 60.0
-        slurm = {"problem": self._slurm_problem, "at": read_at}
+        slurm = {"problem": self._slurm_problem}
         return {**view, "history": dict(self._history), "notices": notices, "slurm": slurm}
 
     def _renew(self, kind: ViewerKind, reading: Reading, difference: View) -> None:

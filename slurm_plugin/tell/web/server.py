@@ -161,7 +161,8 @@ class Page:
             stream = self.feed.events(viewer.kind)
             try:
                 async for kind, text in stream:
-                    head = b"event: %s\ndata: " % kind.encode()
+                    # Beside the text, which is the same for all who see the same, and kept.
+                    head = f"event: {kind}\nid: {self.feed.as_of}\ndata: ".encode()
                     await self._send(request, response, viewer, text, head, b"\n\n")
             except (TimeoutError, ConnectionError, Busy):
                 _cut_off(request)

@@ -152,6 +152,7 @@ def _cut(text: str, most: int = MAX_TEXT) -> str:
 def _job(job: QueuedJob, place: int, reason: Reason | None, choice: ShownDecision | None) -> View:
     row: View = {
         "name": _cut(job.name or str(job.job_id)),
+        "job_name": _cut(job.job_name),
         "user": _cut(job.user or str(job.uid)),
         "account": _cut(job.account),
         "partition": _cut(job.partition),
@@ -169,7 +170,8 @@ def _job(job: QueuedJob, place: int, reason: Reason | None, choice: ShownDecisio
         if reason:
             row |= {"cause": reason.cause, "sentence": _cut(reason.sentence, MAX_SENTENCE)}
         return row
-    row |= {"start": job.start, "gpus": {node: list(gpus) for node, gpus in job.gpus.items()}}
+    row |= {"start": job.start, "end": job.end}
+    row |= {"gpus": {node: list(gpus) for node, gpus in job.gpus.items()}}
     if choice is not None:
         row |= _choice(job, choice)
     loan = loan_in(job.admin_comment, is_waiting=False)

@@ -2,23 +2,38 @@
 
 import { cluster } from "./cluster.js";
 import { decisions } from "./decisions.js";
-import { html } from "./dom.js";
+import { asOf, html, moment, span } from "./dom.js";
 import { gain } from "./gain.js";
 import { job } from "./job.js";
+import { jobs } from "./jobs.js";
 import { node } from "./node.js";
 import { queue } from "./queue.js";
+import { search } from "./search.js";
 import { connect, link, onChange, view } from "./store.js";
 
-const VIEWS = { cluster, queue, job, node, decisions, gain };
+const VIEWS = new Map(Object.entries({ cluster, jobs, queue, job, node, decisions, gain }));
+// Older than this (seconds) nobody should take the view for the present.
+const OLD_S = 20;
 const main = document.getElementById("view");
 const problems = document.getElementById("problems");
 // Each has `name`, `title`, and update(changed), which is called with the keys that changed.
 let shown = null;
 let hasData = false;
+const ofWhen = html("p", { class: "as-of" });
 
+// The view's name and what it is about; behind the ? stands what a list is filtered by.
 function route() {
-  const [, name, ...rest] = location.hash.split("/");
-  return [VIEWS[name] ? name : "cluster", decodeURIComponent(rest.join("/"))];
+  const [, name, ...rest] = location.hash.split("?")[0].split("/");
+  return [VIEWS.has(name) ? name : "cluster", decoded(rest.join("/"))];
+}
+
+// A link may have been cut short.
+function decoded(text) {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text;
+  }
 }
 
 function show() {
@@ -26,12 +41,19 @@ function show() {
   if (location.hash === "#view") return main.focus();
   const [name, what] = route();
   main.replaceChildren();
-  shown = VIEWS[name](main, what);
+  shown = VIEWS.get(name)(main, what);
+  main.prepend(html("div", { class: "title" }, main.querySelector("h1"), ofWhen));
   document.title = `${shown.title} - GPUs of this site`;
   for (const anchor of document.querySelectorAll("nav a")) {
     if (anchor.getAttribute("href") === `#/${name}`) anchor.setAttribute("aria-current", "page");
     else anchor.removeAttribute("aria-current");
   }
+}
+
+function sayOfWhen() {
+  const ago_s = Math.max(0, (Date.now() - asOf.here) / 1000);
+  ofWhen.textContent = `as of ${moment(asOf.at)}, ${span(ago_s)} ago`;
+  ofWhen.classList.toggle("is-old", ago_s > OLD_S);
 }
 
 function say() {
@@ -51,6 +73,7 @@ function say() {
 
 onChange((changed) => {
   say();
+  sayOfWhen();
   if (changed.has("link")) return;
   if (!hasData) {
     hasData = true;
@@ -67,12 +90,6 @@ window.addEventListener("hashchange", () => {
   shown.update(new Set(Object.keys(view)));
   if (location.hash !== "#view") main.focus({ preventScroll: true });
 });
-document.getElementById("find").addEventListener("submit", (event) => {
-  event.preventDefault();
-  const text = event.target.elements.text.value.trim();
-  const named = Object.entries(view.jobs).find(([, one]) => one.name === text);
-  if (named) location.hash = `#/job/${named[0]}`;
-  else if (/^[1-9]\d*$/.test(text)) location.hash = `#/job/${text}`;
-  else if (text) location.hash = `#/node/${encodeURIComponent(text)}`;
-});
+search(document.getElementById("find"));
+setInterval(sayOfWhen, 1000);
 connect();

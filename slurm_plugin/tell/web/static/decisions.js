@@ -1,45 +1,50 @@
 // The last decisions as they happen, and how long the engine took for its answers.
 
-import { gpuList, html, jobLink, table, time } from "./dom.js";
+import { facts, gpuList, html, jobLink, since } from "./dom.js";
+import { PARTITION, age } from "./jobs.js";
+import { list } from "./lists.js";
 import { view } from "./store.js";
 
 const WORDS = { use: "placed", wait: "postponed", pass: "left to Slurm", started: "started", shape: "shaped" };
 
+const COLUMNS = [
+  { name: "job", head: "job", text: nameOf, cell: (one) => jobLink(one.job, nameOf(one)) },
+  { name: "when", head: "when", text: (one) => since(when(one)), by: when, cell: (one) => age(when(one)) },
+  { name: "what", head: "what", text: (one) => WORDS[one.decision] || one.decision, isChoice: true },
+  PARTITION,
+  { name: "policy", head: "policy", text: (one) => one.policy, isChoice: true },
+  { name: "gpus", head: "GPUs", text: (one) => gpuList(one.gpus), isLong: true },
+  { name: "gbps", head: "GB/s", text: (one) => (one.gbps ? one.gbps.toFixed(1) : ""), by: (one) => one.gbps || undefined, isNumber: true },
+  { name: "slurm", head: "Slurm's", text: (one) => (one.gbps && one.slurm_gbps ? one.slurm_gbps.toFixed(1) : ""),
+    by: (one) => (one.gbps && one.slurm_gbps) || undefined, isNumber: true },
+  { name: "why", head: "why", text: (one) => one.why, isLong: true },
+];
+
 export function decisions(main) {
-  const latency = html("div", {});
-  const list = html("div", {});
-  const input = html("input", { id: "decision-text", autocomplete: "off", maxlength: "80", oninput: draw });
-  main.append(html("h1", {}, "Decisions"), latency,
-    html("p", {}, html("label", { for: "decision-text" }, "Only with these words "), input), list);
-
-  function draw() {
-    const words = input.value.toLowerCase().split(/\s+/).filter(Boolean);
-    const rows = Object.entries(view.decisions).sort(([a], [b]) => b - a).map(([, one]) => one).filter((one) => {
-      const text = [one.job, one.decision, WORDS[one.decision], one.partition, one.policy, one.why, gpuList(one.gpus)].join(" ").toLowerCase();
-      return words.every((word) => text.includes(word));
-    });
-    list.replaceChildren(table("The last decisions, newest first", ["job", "when", "what", "partition", "policy", "GPUs", "GB/s", "why"],
-      rows.map((one) => [
-        jobLink(one.job), time(one.time), WORDS[one.decision] || one.decision, one.partition || "-", one.policy || "-", gpuList(one.gpus) || "-",
-        speed(one), one.why || "-",
-      ])));
-  }
-
+  const answers = html("div", { class: "soft" });
+  const shown = list("decisions", { caption: "The last decisions", noun: "decision", columns: COLUMNS, sort: "-when", empty: "Nothing was decided yet." });
+  main.append(html("h1", {}, "Decisions"), answers, shown.element);
   return {
     title: "Decisions",
     update(changed) {
-      if (changed.has("engine")) {
-        const times = Object.entries(view.engine.answer_ms || {});
-        latency.replaceChildren(times.length ? table("How long the engine's answers took, in milliseconds", ["question", "half of them within", "99 % within", "longest"],
-          times.map(([verb, one]) => [verb, ...["p50", "p99", "max"].map((name) => (one[name] ?? 0).toFixed(2))])) : html("p", {}, "The engine has answered nothing yet."));
-      }
-      if (changed.has("decisions")) draw();
+      if (changed.has("engine")) answers.replaceChildren(answered(view.engine));
+      if (changed.has("decisions")) shown.draw(Object.entries(view.decisions).reverse());
     },
   };
 }
 
-function speed(one) {
-  if (!one.gbps) return "-";
-  const slurm = one.slurm_gbps ? ` (Slurm ${one.slurm_gbps.toFixed(1)})` : "";
-  return html("span", { class: "whole" }, `${one.gbps.toFixed(1)}${slurm}`);
+// As Slurm calls the job, where it still knows it: a task of an array by both its numbers.
+function nameOf(one) {
+  return view.jobs[one.job]?.name || String(one.job);
+}
+
+function when(one) {
+  return Date.parse(one.time) / 1000 || undefined;
+}
+
+function answered(engine) {
+  const times = Object.entries(engine.answer_ms || {});
+  if (!times.length) return html("p", {}, engine.is_up ? "The engine has answered nothing yet." : "How fast the engine answers is not known.");
+  const ms = (value) => `${(value ?? 0).toFixed(2)} ms`;
+  return facts(times.map(([verb, one]) => [`engine's answers to ${verb}`, `${ms(one.p50)} in the median, ${ms(one.p99)} at the 99th percentile, ${ms(one.max)} at most`]), true);
 }

@@ -33,16 +33,18 @@ export function framed(text) {
   return html("div", { class: "wide", tabindex: "0", role: "region", "aria-label": label }, drawn);
 }
 
-// When Slurm was read last; an epoch in seconds.
-export const today = { at: Date.now() / 1000 };
+// Of when the view is: when Slurm was read, in seconds by its own clock, and in milliseconds by this one.
+export const asOf = { at: Date.now() / 1000, here: Date.now() };
 
 export function moment(at) {
   if (!at) return "-";
   const date = typeof at === "number" ? new Date(at * 1000) : new Date(at);
   if (Number.isNaN(date.getTime())) return String(at);
-  // Of the page's own day the time is enough; a recorded day has one of its own.
-  const isToday = date.toDateString() === new Date(today.at * 1000).toDateString();
-  return isToday ? date.toLocaleTimeString() : date.toLocaleString();
+  // Of the view's own day the time is enough; a recorded day has one of its own.
+  const today = new Date(asOf.at * 1000);
+  if (date.toDateString() === today.toDateString()) return date.toLocaleTimeString();
+  const year = date.getFullYear() === today.getFullYear() ? undefined : "numeric";
+  return date.toLocaleString(undefined, { year, month: "short", day: "numeric", hour: "numeric", minute: "2-digit" });
 }
 
 export function time(at) {
@@ -54,6 +56,16 @@ export function duration(seconds) {
   const minutes = Math.round(seconds / 60);
   if (minutes < 60) return `${minutes} min`;
   return minutes < 2880 ? `${Math.round(minutes / 6) / 10} h` : `${Math.round(minutes / 144) / 10} d`;
+}
+
+// How long something has lasted.
+export function span(seconds) {
+  return seconds < 60 ? `${Math.max(0, Math.floor(seconds))} s` : duration(seconds);
+}
+
+// How long before the view a moment was, and the moment.
+export function since(at) {
+  return at ? `${span(asOf.at - at)} ${moment(at)}` : "";
 }
 
 export function gpuList(gpus) {
@@ -82,7 +94,7 @@ export function table(caption, heads, rows, isNamed = false) {
 // `isLine`: one behind the other, each with its title, in place of two columns.
 export function facts(pairs, isLine = false) {
   const rows = pairs.map(([title, text]) => [html("dt", {}, title), html("dd", {}, text)]);
-  return html("dl", {}, isLine ? rows.map((row) => html("div", {}, row)) : rows);
+  return html("dl", { class: isLine && "line" }, isLine ? rows.map((row) => html("div", {}, row)) : rows);
 }
 
 // Whether the server did not answer at all: what was asked for is asked for again once it does.

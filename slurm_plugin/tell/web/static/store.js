@@ -1,6 +1,6 @@
 // What the page knows: the whole view once, then what changed, row by row.
 
-import { today } from "./dom.js";
+import { asOf } from "./dom.js";
 
 const TABLES = new Set(["nodes", "history", "jobs", "decisions"]);
 const SILENCE_MS = 25000;
@@ -8,6 +8,8 @@ const RETRY_MS = 2000;
 
 export const view = { nodes: {}, history: {}, jobs: {}, decisions: {}, figures: {}, engine: { is_up: true } };
 export const link = { isUp: false, problem: "" };
+// Whether the viewer sees all jobs.
+export const isOperator = "operator" in document.body.dataset;
 // Node -> GPU -> the job that holds it, of those that the viewer may see.
 export let holders = {};
 
@@ -20,7 +22,6 @@ export function onChange(listener) {
 }
 
 function tell(changed) {
-  if (view.slurm?.at) today.at = view.slurm.at;
   if (changed.has("jobs")) holders = holdersOf(view.jobs);
   for (const listener of listeners) listener(changed);
 }
@@ -39,7 +40,7 @@ function takeWhole(event) {
   const whole = JSON.parse(event.data);
   for (const key of TABLES) view[key] = {};
   Object.assign(view, whole);
-  up();
+  up(event);
   tell(new Set(Object.keys(whole)));
 }
 
@@ -53,12 +54,15 @@ function takeChanges(event) {
     Object.assign(view[key], change.set);
     for (const name of change.gone) delete view[key][name];
   }
-  up();
+  up(event);
   tell(new Set(Object.keys(changes)));
 }
 
-function up() {
+function up(event) {
   heardAt = Date.now();
+  // The clocks of the two hosts may differ: so the server says how long ago it was as well.
+  const [at, ago_s] = event.lastEventId.split(" ").map(Number);
+  if (at) Object.assign(asOf, { at, here: heardAt - 1000 * ago_s });
   link.isUp = true;
   link.problem = "";
 }

@@ -54,6 +54,7 @@ def test_texts_of_a_job_are_cut_by_their_bytes(site):
             ALICE,
             comment=long,
             name=long,
+            job_name=long,
             account=long,
             partition=long,
             reason=long,

@@ -6,7 +6,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
 import pytest
-from web_in_tests import ALICE, BOB, Site, job, running
+from aiohttp import ClientSession
+from web_in_tests import ALICE, BOB, NOW, Site, job, running
 
 from slurm_plugin.tell.web.feed import FAULT, Busy, Feed
 from slurm_plugin.tell.web.sources import EngineState
@@ -110,6 +111,31 @@ async def test_what_changed_adds_up_to_the_whole(site):
             await browser.take()
         assert browser.view == json.loads(await feed.whole(ALICE))
         assert browser.kinds.count("whole") == 1
+
+
+async def test_of_when_a_view_is_goes_by_the_last_reading_that_slurm_answered(site):
+    async with reading(site) as feed:
+        assert feed.as_of == ""
+        await feed.whole(ALICE)
+        at, ago_s = map(float, feed.as_of.split())
+        assert (at, ago_s < 5.0) == (NOW, True)
+        site.slurm.problem = "no answer"
+        while not feed._slurm_problem:
+            await asyncio.sleep(0.01)
+        before = feed.sources.watcher.clock()
+        await asyncio.sleep(0.3)
+        later = float(feed.as_of.split()[1])
+        assert later >= feed.sources.watcher.clock() - before - 0.1
+
+
+async def test_an_event_says_of_when_it_is_beside_what_all_are_sent(site):
+    async with site.as_user(ALICE).served() as server, ClientSession() as client:
+        reply = await client.get(server.make_url("/api/events"))
+        kind, of_when, text = [await reply.content.readuntil(b"\n") for _ in range(3)]
+        reply.close()
+    assert kind == b"event: whole\n"
+    assert of_when.startswith(f"id: {NOW:.1f} ".encode())
+    assert b'"jobs"' in text
 
 
 async def test_who_misses_an_event_gets_the_whole(site):

@@ -1,14 +1,15 @@
 """Users see their own jobs in full and of others' that GPUs are busy; operators see everything."""
 
 import json
+from dataclasses import replace
 
 import pytest
-from web_in_tests import ALICE, BOB, SCRIPT, Site, asked, node, played, running, seen
+from web_in_tests import ALICE, BOB, NOW, SCRIPT, Site, asked, node, played, running, seen
 
 from slurm_plugin.base.job_notes.loan import Loan, LoanDonor
 from slurm_plugin.base.job_notes.records import LoanRecord
 
-OTHERS = ("bob", "bobs-secret-comment", "gres/gpu:2", '"7"', "job 7", "job 10", '"10"')
+OTHERS = ("bob", "bobs-secret", "gres/gpu:2", '"7"', "job 7", "job 10", '"10"')
 
 
 @pytest.fixture
@@ -25,8 +26,10 @@ def test_no_answer_to_a_user_tells_of_other_users_jobs(site, path):
 
 
 def test_own_jobs_are_told_in_full(site):
+    site.slurm.jobs[1] = replace(site.slurm.jobs[1], job_name=SCRIPT, end=int(NOW) + 90)
     jobs = seen(site, ALICE)["jobs"]
     assert set(jobs) == {"8", "9"}
+    assert (jobs["8"]["job_name"], jobs["8"]["end"]) == (SCRIPT, NOW + 90)
     assert jobs["8"]["gpus"] == {"dgx2": [0, 1, 2, 3, 4]}
     # Bob's job of a higher priority is before it, and counts.
     assert jobs["9"]["place"] == 2
