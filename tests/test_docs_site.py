@@ -65,7 +65,7 @@ def test_the_first_page_and_its_search_work_from_a_file_on_a_narrow_window(site)
         page.goto(f"{site.as_uri()}/search.html?q=stranded")
         page.wait_for_selector("#search-results a:text('Metrics')")
         page.wait_for_selector("text=Search finished")
-        for asked, first in (("job waits", "What does my job wait for?"), ("install", "Install, up")):
+        for asked, first in (("job waits", "What does my job wait for?"), ("install", "Install,")):
             page.goto(f"{site.as_uri()}/search.html?q={asked.replace(' ', '+')}")
             page.wait_for_selector("text=Search finished")
             assert page.locator("#search-results li > a").first.inner_text().startswith(first)
