@@ -18,12 +18,14 @@ from papers.reproduction.claims import (
     Row,
     Sweep,
 )
+from papers.reproduction.rule import RULE
 from papers.reproduction.running import needed, stored
 
 _VERDICTS = (REPRODUCED, PARTLY, NOT, NOT_RUN, NO_RESULT)
 #: Checks of a row that are shown, beside those that fail.
 MOST = 8
-_HEAD = """# What of the papers is reproduced
+_HEAD = (
+    """# What of the papers is reproduced
 
 `make papers` makes this page, its plots and its results (papers/results/reproduction); nothing here
 is written by hand. Each row is a table, a figure or a sentence of a paper: what is printed there,
@@ -37,7 +39,14 @@ what its command gives here (± the standard deviation over the seeds), and the 
 - A figure is a policy and a metric of the command's `--json`; in brackets what it is compared with,
   where that is another figure of ours.
 - Of many checks in a row the page shows those that fail and some of those that hold.
-- [experiments.md](experiments.md) describes the experiments and says how a row is added."""
+- [experiments.md](experiments.md) describes the experiments and says how a row is added.
+
+The rule for verdicts from the next change on, written down before it is applied; those below do
+not follow it yet.
+
+"""
+    + RULE
+)
 
 
 def page(papers: Sequence[Paper], folder: Path, pictures: str = "") -> str:
