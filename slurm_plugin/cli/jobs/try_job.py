@@ -40,7 +40,13 @@ def try_(config_path: Path, as_json: bool, options: tuple[str, ...]) -> None:
     from slurm_plugin.config import settings as config
     from slurm_plugin.slurm.runner import ProcessRunner
     from slurm_plugin.tell.why.read import SbatchSays, read_site, sbatch_says
-    from slurm_plugin.tell.why.request import NotJudged, names_some, options_of, tried_job
+    from slurm_plugin.tell.why.request import (
+        NotJudged,
+        asks_for_gpus,
+        names_some,
+        options_of,
+        tried_job,
+    )
     from slurm_plugin.tell.why.trial import not_judged, trial
     from slurm_plugin.tell.why.words import in_lines
 
@@ -57,12 +63,16 @@ def try_(config_path: Path, as_json: bool, options: tuple[str, ...]) -> None:
     except NotJudged as error:
         outcome, is_refused = not_judged(error), "nodelist" in wanted
     says = SbatchSays()
-    # To the engine a test is a submit, and with slots it would keep GPUs for it for some seconds.
-    may_test = outcome.never or not site.snapshot.has_slots
+    # With slots a test passes the engine by, so that it is asked where only Slurm may know; a hint
+    # by --gpu-topo would contradict the one for that.
+    has_slots = site.snapshot.has_slots
+    may_test = not has_slots or ((outcome.never or outcome.unsure) and "gpu-topo" not in wanted)
     # Of --spread-job with GPUs for each task slurmctld 24.11.5 dies (eval_nodes_gres).
     # With --quiet it says nothing.
     if may_test and wanted.keys().isdisjoint(("quiet", "spread-job")):
-        says = sbatch_says(options, has_script, settings.slurm.bin_dir if settings else None)
+        bin_dir = settings.slurm.bin_dir if settings else None
+        past_engine = has_slots and asks_for_gpus(wanted)
+        says = sbatch_says(options, has_script, bin_dir, past_engine=past_engine)
     says = says.beside(site.snapshot, wanted.get("partition", ""))
     if is_refused:
         says = says._replace(would_start=says.would_start or None)

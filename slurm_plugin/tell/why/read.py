@@ -22,6 +22,7 @@ from slurm_plugin.slurm.clients import scontrol_tables
 from slurm_plugin.slurm.clients.command_line import SlurmClient
 from slurm_plugin.slurm.interface import Limit, QueuedJob
 from slurm_plugin.slurm.runner import Runner, run_bounded
+from slurm_plugin.slurm.sbatch_options import read_options
 from slurm_plugin.tell.explain import slurm_says
 from slurm_plugin.tell.explain.answer import NotShown
 from slurm_plugin.tell.explain.find import explained
@@ -34,6 +35,8 @@ TEST_S, MAX_TEST_BYTES = 10.0, 64 << 10
 SOON_S = 30.0
 _STARTS = re.compile(r" to start at (\S+)")
 #: Errors of a question that slurmctld did not answer (slurm_errno.c).
+#: A comment by which a job is left to Slurm.
+OFF = "gpu-topo: off"
 _NO_ANSWER = re.compile(r"contact|timed out|transmitted|[Cc]ommunication|temporarily unavailable")
 
 
@@ -148,16 +151,23 @@ def _added_s(snapshot: Snapshot, partition: str) -> float:
     return work_s / max(1, sum(cpus))
 
 
-def sbatch_says(options: Sequence[str], has_script: bool, bin_dir: Path | None) -> SbatchSays:
+def sbatch_says(
+    options: Sequence[str], has_script: bool, bin_dir: Path | None, *, past_engine: bool = False
+) -> SbatchSays:
     """What `sbatch --test-only` says of these options.
 
-    Nothing is submitted. It knows more access rights than are looked at here.
+    Nothing is submitted. It knows more access rights than are looked at here. To the engine such a
+    test is a submit, for which it keeps GPUs with slots: `past_engine` has it leave the job alone,
+    by the hint `off` in place of the job's own comment; where that is refused nothing is known.
     """
     wrap = [] if has_script else ["--wrap", "true"]
     sbatch = str(bin_dir / "sbatch") if bin_dir else "sbatch"
+    at = read_options(options)[1]
+    at -= at > 0 and options[at - 1] == "--"
+    last = [f"--comment={OFF}"] if past_engine else []
     try:
         done = run_bounded(
-            [sbatch, "--test-only", *options, *wrap],
+            [sbatch, "--test-only", *options[:at], *last, *options[at:], *wrap],
             TEST_S,
             MAX_TEST_BYTES,
             env={name: text for name, text in os.environ.items() if name != "SLURM_TIME_FORMAT"},
@@ -169,6 +179,8 @@ def sbatch_says(options: Sequence[str], has_script: bool, bin_dir: Path | None) 
     lines = done.err.strip().removeprefix("sbatch: ").splitlines()
     told = next((line for line in lines if _STARTS.search(line)), lines[-1] if lines else "")
     words = told.removeprefix("sbatch: ")
+    if past_engine and done.code and "gpu-topo:" in words:
+        return SbatchSays()
     if done.code and _NO_ANSWER.search(words):
         return SbatchSays(words)
     # A job that preempts others starts once these have ended.

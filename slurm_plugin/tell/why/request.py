@@ -340,6 +340,14 @@ def _mb(text: str) -> int:
     return -(-int(match[1]) * _KB[match[2].upper()] // 1024) if match[2] else int(match[1])
 
 
+def asks_for_gpus(options: Mapping[str, str]) -> bool:
+    """Would the engine be asked about a submit of these options?"""
+    return any(
+        name.startswith("gpus") or (name in ("gres", "tres-per-task") and "gpu" in text)
+        for name, text in options.items()
+    )
+
+
 def _gpus(options: Mapping[str, str]) -> dict[str, str]:
     requests = {
         key: _tres(options[name])

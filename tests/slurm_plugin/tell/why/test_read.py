@@ -50,6 +50,25 @@ def test_slurms_own_test_is_asked_and_nothing_is_submitted(tmp_path):
 
 
 @pytest.mark.parametrize(
+    ("options", "has_script", "argv"),
+    [
+        (["-N2"], False, "--test-only -N2 --comment=gpu-topo: off --wrap true"),
+        (["-N2", "--comment=mine"], False, "-N2 --comment=mine --comment=gpu-topo: off --wrap"),
+        (["-N", "2", "job.sh", "-x"], True, "-N 2 --comment=gpu-topo: off job.sh -x"),
+        (["-N2", "--", "job.sh"], True, "-N2 --comment=gpu-topo: off -- job.sh"),
+    ],
+)
+def test_with_slots_a_test_leaves_the_engine_alone(tmp_path, options, has_script, argv):
+    """Its hint comes last, before the script; where a site refuses it nothing is known."""
+    tool(tmp_path, "sbatch", 'printf "sbatch: tested %s\\n" "$*" >&2')
+    says = sbatch_says(options, has_script, tmp_path, past_engine=True)
+    assert argv in says.words
+    assert says.would_start
+    tool(tmp_path, "sbatch", 'echo "sbatch: error: gpu-topo: off is not yours to set" >&2; exit 1')
+    assert sbatch_says(options, has_script, tmp_path, past_engine=True) == SbatchSays()
+
+
+@pytest.mark.parametrize(
     ("ahead_s", "is_later"), [(0, False), (5, False), (-9, False), (120, True), (None, None)]
 )
 def test_a_start_that_slurms_test_puts_off_is_later(tmp_path, monkeypatch, ahead_s, is_later):
