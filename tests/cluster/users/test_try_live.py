@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.both_modes, pytest.mark.enforced]
 
 #: One state each, listed before the first run.
 FEW = range(8)
-#: Two hundred more in four parts, of which each keeps the bar by itself.
+#: Two hundred more in eight parts, of which each keeps the bar by itself.
 MANY = [range(first, first + 25) for first in range(1000, 1200, 25)]
 #: At most such a share of the states may be told wrongly, and be declined.
 WRONG, DECLINED = 0.05, 0.02
