@@ -15,6 +15,7 @@ from slurm_plugin.serve import charge, server
 from slurm_plugin.tell.explain import listener
 from slurm_plugin.tell.web import reasons, run
 from slurm_plugin.tell.web.clients import guard, turns, waiting
+from slurm_plugin.tell.web.utilisation import prometheus, shown
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "SECURITY.md").read_text(encoding="utf-8")
@@ -100,6 +101,14 @@ PLACES = f"{port.REQUEST_S:g} s, {port.MAX_OPEN} connections, {port.MAX_OF_ONE} 
                 f"{waiting.MAX_OF_ONE >> 20} MiB of those who see the same",
                 f"{waiting.MAX_IN_ALL >> 20} MiB in all",
                 f"at a time of one user, {WORDS[turns.MAX_LOOKS]} of all",
+            ],
+        ),
+        (
+            "the site's Prometheus",
+            [
+                f"one query every {prometheus.EVERY_S:g} s",
+                f"{prometheus.DEADLINE_S:g} s and {prometheus.MAX_REPLY >> 20} MiB",
+                f"for {shown.OLDEST_S:g} s at least",
             ],
         ),
         (

@@ -41,6 +41,12 @@ def _text(name: str, metavar: str, about: str, **more: Any) -> Callable[..., Any
 @_text(
     "--socket-group", "GROUP", "Who may connect to the Unix socket: the proxy's group.", default=""
 )
+@_text(
+    "--prometheus",
+    "URL",
+    "The site's Prometheus, asked for utilisation and memory of GPUs; nobody where unset.",
+    default="",
+)
 @click.option("--demo", is_flag=True, help="Show a recorded day; no Slurm is needed.")
 def web(
     config_path: Path,
@@ -49,6 +55,7 @@ def web(
     proxy: tuple[str, ...],
     operator: tuple[str, ...],
     socket_group: str,
+    prometheus: str,
     demo: bool,
 ) -> None:
     """Show nodes, waiting jobs and decisions as a web page that looks and never acts.
@@ -72,9 +79,11 @@ def web(
             " pip installed gputopo, pip install 'slurm-gputopo[web]'"
         ) from error
     from slurm_plugin.tell.web import identity
+    from slurm_plugin.tell.web.utilisation.prometheus import checked_url
 
     logging.basicConfig(level=logging.INFO, format=LOG_FORMAT)
     addresses = [address_in(text) for text in listen]
+    asked = checked_url(prometheus) if prometheus else ""
     operators = identity.uids_of(operator)
     shown = sources_of(config_path, operators, demo)
     who = identity.Identities(shown.operators, user_header, identity.checked_proxies(proxy))
@@ -83,7 +92,7 @@ def web(
         uid = os.getuid()
         who = replace(who, owner=lambda peer, own: uid)
     with suppress(KeyboardInterrupt):
-        asyncio.run(serve(shown, who, addresses, socket_group))
+        asyncio.run(serve(shown, who, addresses, socket_group, asked))
 
 
 def sources_of(config_path: Path, operators: frozenset[int], demo: bool) -> Sources:

@@ -25,6 +25,7 @@ from slurm_plugin.tell.web.feed import Feed
 from slurm_plugin.tell.web.identity import Identities, is_loopback
 from slurm_plugin.tell.web.server import Page, application
 from slurm_plugin.tell.web.sources import Sources
+from slurm_plugin.tell.web.utilisation.prometheus import Prometheus
 
 logger = logging.getLogger(__name__)
 
@@ -91,14 +92,16 @@ async def serve(
     who: Identities,
     addresses: Sequence[Address],
     socket_group: str = "",
+    prometheus: str = "",
 ) -> None:
-    """Serve until SIGTERM or SIGINT.
+    """Serve until SIGTERM or SIGINT; `prometheus` is asked for GPUs in use, '' is nobody.
 
     Raises PluginError where an address cannot be had, or nobody could be told who they are.
     """
     checked(addresses, who)
     _check_kernel(addresses, who)
-    page = Page(Feed(sources), who)
+    asked = Prometheus(prometheus) if prometheus else None
+    page = Page(Feed(sources), who, prometheus=asked)
     runner = web.AppRunner(
         application(page),
         access_log=None,

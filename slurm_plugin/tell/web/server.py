@@ -33,6 +33,8 @@ from slurm_plugin.tell.web.identity import (
     plain_address,
 )
 
+from slurm_plugin.tell.web.utilisation.prometheus import Prometheus
+from slurm_plugin.tell.web.utilisation.shown import ShownUse
 logger = logging.getLogger(__name__)
 
 #: File name's end -> its type; nothing else is given out.
@@ -52,6 +54,8 @@ class Page:
     turns: ClientTurns = field(default_factory=ClientTurns)
     waiting: Waiting = field(default_factory=Waiting)
     gains: GainBook = field(init=False)
+    #: Whom to ask how much of the GPUs is in use; None: nobody.
+    prometheus: Prometheus | None = None
     summing_up: asyncio.Future[None] | None = None
     week_of_free: FreeWeek = field(init=False)
     files: dict[str, bytes] = field(default_factory=lambda: _files())
@@ -231,6 +235,38 @@ def application(page: Page) -> web.Application:
         return await self._looked_up(
             request, viewer, lambda: self.week_of_free.summary(viewer.kind)
         )
+    async def use_of_job(self, request: web.Request) -> web.Response:
+        """GET /api/use/job/ID: how much of a job's GPUs is in use."""
+        number = int(request.match_info["number"])
+        return await self._use(request, lambda shown, uid: shown.job(number, uid))
+
+    async def use_of_node(self, request: web.Request) -> web.Response:
+        """GET /api/use/node/NAME: the same of a node's GPUs, as far as the viewer may see it."""
+        name = request.match_info["name"]
+        if not _NODE.match(name):
+            raise web.HTTPNotFound(text="no such node\n")
+        return await self._use(request, lambda shown, uid: shown.node(name, uid))
+
+    async def _use(
+        self, request: web.Request, look: Callable[[ShownUse, int | None], dict[str, Any]]
+    ) -> web.Response:
+        viewer = self.viewer(request)
+        if self.prometheus is None:
+            return web.json_response({"is_asked": False})
+        try:
+            reading = await self.feed.now(viewer.kind)
+        except Busy as error:
+            raise _unavailable(str(error)) from None
+        nodes = {node.name for node in reading.snapshot.nodes}
+        exported = await self.prometheus.exported(nodes)
+        shown = ShownUse(exported, reading, self.feed.sources.machines)
+        return await self._looked_up(
+            request, viewer, lambda: {"is_asked": True} | look(shown, viewer.kind)
+        )
+
+
+def application(page: Page) -> web.Application:
+    """All that is answered; every path takes GET alone."""
 
     app = web.Application(middlewares=[with_headers, page.clients.watched], client_max_size=1024)
     app.add_routes(
@@ -240,6 +276,8 @@ def application(page: Page) -> web.Application:
             web.get("/api/state", page.state),
             web.get("/api/events", page.events),
             web.get(r"/api/job/{number:[1-9]\d{0,9}}", page.job),
+            web.get(r"/api/use/job/{number:[1-9]\d{0,9}}", page.use_of_job),
+            web.get("/api/use/node/{name}", page.use_of_node),
             web.get("/api/node/{name}", page.node),
             web.get("/api/gain", page.gain),
         ]

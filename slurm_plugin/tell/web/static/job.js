@@ -3,11 +3,12 @@
 import { duration, facts, framed, get, gpuList, html, isUnanswered, moment, picture, table, time } from "./dom.js";
 import { view } from "./store.js";
 
+import { inUse } from "./use.js";
 export function job(main, id) {
   const summary = html("div", {});
   const more = html("div", {});
   let asked = "";
-  main.append(html("h1", {}, `Job ${view.jobs[id]?.name || id}`), summary, more);
+  main.append(html("h1", {}, `Job ${view.jobs[id]?.name || id}`), summary, inUse("job", id), more);
 
   async function load() {
     try {

@@ -2,12 +2,13 @@
 
 import { facts, framed, get, html, isUnanswered, jobLink } from "./dom.js";
 import { holders, view } from "./store.js";
+import { inUse } from "./use.js";
 
 export function node(main, name) {
   const summary = html("div", {});
   const more = html("div", {});
   let asked = "";
-  main.append(html("h1", {}, `Node ${name}`), summary, more);
+  main.append(html("h1", {}, `Node ${name}`), summary, more, inUse("node", name));
 
   async function load() {
     try {

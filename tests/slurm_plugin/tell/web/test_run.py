@@ -72,6 +72,7 @@ def test_behind_a_proxy_on_a_unix_socket(tmp_path):
         (["--listen", "127.0.0.1:0", "--proxy", "127.0.0.1"], "every user of this host"),
         (["--listen", "nowhere"], "expected unix:/PATH or ADDRESS:PORT"),
         (["--operator", "nosuchuser"], "nosuchuser"),
+        (["--prometheus", "prom:9090"], "expected http://HOST:PORT"),
         (["--listen", "127.0.0.1:1", "--listen", "192.0.2.1:1", "--user-header", "X", "--proxy",
           "192.0.2.2"], "--listen"),
     ],
@@ -109,7 +110,8 @@ def test_the_recorded_day_is_shown_to_every_user_of_the_host(monkeypatch):
     monkeypatch.setattr(sockets, "_ask", refused)
     served = []
 
-    async def serve(sources, who, addresses, group):
+    async def serve(sources, who, addresses, group, prometheus):
+        assert prometheus == ""
         run._check_kernel(addresses, who)
         served.append(who)
 
@@ -118,6 +120,18 @@ def test_the_recorded_day_is_shown_to_every_user_of_the_host(monkeypatch):
     assert done.exit_code == 0, done.output
     [who] = served
     assert who.owner(("127.0.0.1", 1), ("127.0.0.1", 2)) in who.operators
+
+
+def test_the_prometheus_that_is_named_is_the_one_asked(monkeypatch):
+    served = []
+
+    async def serve(sources, who, addresses, group, prometheus):
+        served.append(prometheus)
+
+    monkeypatch.setattr(run, "serve", serve)
+    done = CliRunner().invoke(cli, ["web", "--demo", "--prometheus", "http://prom:9090/"])
+    assert done.exit_code == 0, done.output
+    assert served == ["http://prom:9090"]
 
 
 def test_requests_sent_on_and_on_over_one_connection_are_not_kept():
