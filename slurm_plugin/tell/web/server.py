@@ -32,9 +32,9 @@ from slurm_plugin.tell.web.identity import (
     is_loopback,
     plain_address,
 )
-
 from slurm_plugin.tell.web.utilisation.prometheus import Prometheus
 from slurm_plugin.tell.web.utilisation.shown import ShownUse
+
 logger = logging.getLogger(__name__)
 
 #: File name's end -> its type; nothing else is given out.
@@ -53,17 +53,17 @@ class Page:
     clients: Clients = field(default_factory=Clients)
     turns: ClientTurns = field(default_factory=ClientTurns)
     waiting: Waiting = field(default_factory=Waiting)
-    gains: GainBook = field(init=False)
     #: Whom to ask how much of the GPUs is in use; None: nobody.
     prometheus: Prometheus | None = None
-    summing_up: asyncio.Future[None] | None = None
+    gains: GainBook = field(init=False)
     week_of_free: FreeWeek = field(init=False)
+    summing_up: asyncio.Future[None] | None = None
     files: dict[str, bytes] = field(default_factory=lambda: _files())
 
     def __post_init__(self) -> None:
         self.gains = GainBook(self.feed.sources.all_records, self.feed.sources.name_of)
-
         self.week_of_free = FreeWeek(self.feed.sources.free_readings)
+
     # -- who asks ------------------------------------------------------------
 
     def viewer(self, request: web.Request) -> Viewer:
@@ -226,15 +226,13 @@ class Page:
             raise _unavailable(f"the decision log cannot be read: {error.strerror}") from None
         return await self._looked_up(request, viewer, lambda: self.gains.summary(viewer.kind))
 
-
-def application(page: Page) -> web.Application:
-    """All that is answered; every path takes GET alone."""
     async def week(self, request: web.Request) -> web.Response:
         """GET /api/week: GPUs free, stranded, and the largest job that fits, of seven days."""
         viewer = self.viewer(request)
         return await self._looked_up(
             request, viewer, lambda: self.week_of_free.summary(viewer.kind)
         )
+
     async def use_of_job(self, request: web.Request) -> web.Response:
         """GET /api/use/job/ID: how much of a job's GPUs is in use."""
         number = int(request.match_info["number"])
@@ -267,7 +265,6 @@ def application(page: Page) -> web.Application:
 
 def application(page: Page) -> web.Application:
     """All that is answered; every path takes GET alone."""
-
     app = web.Application(middlewares=[with_headers, page.clients.watched], client_max_size=1024)
     app.add_routes(
         [
@@ -276,14 +273,14 @@ def application(page: Page) -> web.Application:
             web.get("/api/state", page.state),
             web.get("/api/events", page.events),
             web.get(r"/api/job/{number:[1-9]\d{0,9}}", page.job),
+            web.get("/api/node/{name}", page.node),
             web.get(r"/api/use/job/{number:[1-9]\d{0,9}}", page.use_of_job),
             web.get("/api/use/node/{name}", page.use_of_node),
-            web.get("/api/node/{name}", page.node),
             web.get("/api/gain", page.gain),
+            web.get("/api/week", page.week),
         ]
     )
     return app
-            web.get("/api/week", page.week),
 
 
 def connection_of(transport: asyncio.Transport | None) -> PageConnection:

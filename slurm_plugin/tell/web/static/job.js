@@ -2,8 +2,8 @@
 
 import { duration, facts, framed, get, gpuList, html, isUnanswered, moment, picture, table, time } from "./dom.js";
 import { view } from "./store.js";
-
 import { inUse } from "./use.js";
+
 export function job(main, id) {
   const summary = html("div", {});
   const more = html("div", {});
