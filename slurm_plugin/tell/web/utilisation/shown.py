@@ -14,9 +14,10 @@ from slurm_plugin.tell.web.utilisation.exporters import GpuUse, by_slurms_gpu
 from slurm_plugin.tell.web.utilisation.prometheus import Exported
 from slurm_plugin.tell.why.reading import Reading
 
-#: Seconds for which a value may be older than the query: one time between two scrapes. A job that
-#: started later is not told of: it would be told of the job before it, another user's perhaps.
-OLDEST_S = 120.0
+#: Seconds for which a value may be older than the query: Prometheus' own lookback (5 min), whatever
+#: it scrapes how often. A job that started later is not told of: it would be told of the job before
+#: it, another user's perhaps.
+OLDEST_S = 300.0
 
 #: Characters of a job's name.
 MAX_NAME = 200

@@ -125,6 +125,18 @@ def test_the_chart_has_no_line_over_a_time_in_which_nobody_looked(chromium, demo
     assert path.count("L") == 2
 
 
+def test_the_week_has_no_line_over_a_time_in_which_the_engine_noted_nothing(chromium, demo):
+    """Free, largest and stranded; the axis is the whole week, whatever was noted of it."""
+    with opened(chromium, demo) as page:
+        paths = page.evaluate(
+            "async () => [...(await import('/static/chart.js')).weekOfFree({apart_s: 1500, from: 0,"
+            " to: 604800, points: [0, 600, 1200, 7200, 7800].map(at => [at, 16, 8, 2, 4])})"
+            ".querySelectorAll('.line')].map(path => path.getAttribute('d'))"
+        )
+    assert [(path.count("M"), path.count("L")) for path in paths] == [(2, 3)] * 3
+    assert max(float(x) for x in re.findall(r"L([\d.]+)", paths[0])) < 100
+
+
 def test_a_view_that_was_opened_while_the_server_was_down_is_filled_once_it_is_back(chromium, demo):
     with opened(chromium, demo) as page:
         to(page, "cluster")
