@@ -9,7 +9,7 @@ import statistics
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import date, datetime
 from typing import Any
 
 from slurm_plugin.base.log_lines import (
@@ -48,8 +48,16 @@ class JobGain:
     uid: int = -1
     #: GPUs of the whole job.
     gpus: int = 0
-    #: The ISO week of the decision, `2026-W47`; '' where the record has no time.
-    week: str = ""
+    #: The day of the decision, `2026-11-20`; '' where the record has no time.
+    day: str = ""
+
+    @property
+    def week(self) -> str:
+        """The ISO week of that day, `2026-W47`; '' where that is not known."""
+        if not self.day:
+            return ""
+        year, week, _ = date.fromisoformat(self.day).isocalendar()
+        return f"{year}-W{week:02d}"
 
     @property
     def ratio(self) -> float | None:
@@ -80,7 +88,7 @@ def job_gain(record: Line) -> JobGain | None:
         waited_s=record.waited_s,
         uid=record.uid,
         gpus=sum(counts),
-        week=_week(record.time),
+        day=_day(record.time),
     )
 
 
@@ -89,12 +97,11 @@ def in_order(gpus: Mapping[str, tuple[int, ...]]) -> dict[str, list[int]]:
     return {name: sorted(some) for name, some in gpus.items()}
 
 
-def _week(stamp: str) -> str:
+def _day(stamp: str) -> str:
     try:
-        year, week, _ = datetime.fromisoformat(stamp).isocalendar()
+        return datetime.fromisoformat(stamp).date().isoformat()
     except ValueError:
         return ""
-    return f"{year}-W{week:02d}"
 
 
 @dataclass(slots=True)

@@ -47,7 +47,11 @@ class GainBook:
         """The gains of one user's jobs, or of all, by the last reading; for any thread."""
         jobs = [job for job in self._jobs if uid is None or job.uid == uid]
         placed = [job for job in jobs if job.applied]
+        days = sorted({job.day for job in placed if job.day and job.ratio is not None})
         return {
+            # The first and the last day, in UTC; how many seconds ago the log was read.
+            "days": [days[0], days[-1]] if days else [],
+            "ago_s": round(self._clock() - self._read_at, 1),
             "all": block(placed),
             "observed": block([job for job in jobs if not job.applied]),
             **{name: self._rows(grouped(placed, key), name) for name, key in KEYS.items()},

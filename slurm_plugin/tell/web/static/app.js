@@ -42,7 +42,7 @@ function show() {
   const [name, what] = route();
   main.replaceChildren();
   shown = VIEWS.get(name)(main, what);
-  main.prepend(html("div", { class: "title" }, main.querySelector("h1"), ofWhen));
+  main.prepend(html("div", { class: "title" }, main.querySelector("h1"), shown.ofWhen || ofWhen));
   document.title = `${shown.title} - GPUs of this site`;
   for (const anchor of document.querySelectorAll("nav a")) {
     if (anchor.getAttribute("href") === `#/${name}`) anchor.setAttribute("aria-current", "page");

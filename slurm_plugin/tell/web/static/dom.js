@@ -76,6 +76,17 @@ export function plural(count, word) {
   return `${count} ${word}${count === 1 ? "" : "s"}`;
 }
 
+// The GPUs of a job, each node with a link to its page; of many nodes the first.
+export function places(gpus, most = Infinity) {
+  const nodes = Object.entries(gpus || {});
+  const named = nodes.slice(0, most).flatMap(([node, some], at) => [at ? "; " : "", nodeLink(node), `: ${some.join(",")}`]);
+  return html("span", {}, named, nodes.length > most ? ` and ${nodes.length - most} nodes more` : null);
+}
+
+export function nodeLink(name) {
+  return html("a", { href: `#/node/${encodeURIComponent(name)}` }, name);
+}
+
 export function jobLink(id, name) {
   return html("a", { href: `#/job/${id}` }, name || String(id));
 }
@@ -87,7 +98,8 @@ export function table(caption, heads, rows, isNamed = false) {
     html("tr", {}, cells.map((cell, at) => (at ? html("td", { "data-head": heads[at] }, cell)
       : html("th", { scope: "row" }, cell)))));
   // Wide tables scroll by themselves, by keyboard as well.
-  return html("div", { class: "wide", tabindex: "0", role: "region", "aria-label": caption },
+  const look = heads.length > 4 ? "wide" : "wide is-narrow";
+  return html("div", { class: look, tabindex: "0", role: "region", "aria-label": caption },
     html("table", {}, html("caption", isNamed ? { class: "unseen" } : {}, caption), html("thead", {}, head), html("tbody", {}, body)));
 }
 

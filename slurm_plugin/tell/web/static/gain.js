@@ -1,12 +1,14 @@
 // How many times the effective bandwidth of Slurm's own choice jobs got, as `gputopo report` reckons it.
 
 import { bars } from "./chart.js";
-import { get, html, isUnanswered, table } from "./dom.js";
+import { asOf, get, html, isUnanswered, moment, table } from "./dom.js";
 
 const KEYS = [["week", "By week"], ["user", "By user"], ["partition", "By partition"], ["size", "By size of the job"]];
 
 export function gain(main) {
   const body = html("div", {}, html("p", {}, "Reading the decision log ..."));
+  // Of when the log was read and of which days it tells, in place of when Slurm was.
+  const ofWhen = html("p", { class: "as-of" });
   let isToAsk = true;
   main.append(html("h1", {}, "Gain"), body);
 
@@ -15,6 +17,7 @@ export function gain(main) {
     try {
       const found = await get("api/gain");
       body.replaceChildren(...parts(found));
+      ofWhen.textContent = daysOf(found);
     } catch (error) {
       isToAsk = isUnanswered(error);
       body.replaceChildren(html("p", { class: "problem" }, error.message));
@@ -22,7 +25,7 @@ export function gain(main) {
   }
 
   load();
-  return { title: "Gain", update() { if (isToAsk) load(); } };
+  return { title: "Gain", ofWhen, update() { if (isToAsk) load(); } };
 }
 
 function parts(found) {
@@ -33,6 +36,12 @@ function parts(found) {
     + ` taken${sure}: the mean over ${all.compared} jobs, of which each counts alike. ${all.ratio_more} got more, ${all.ratio_less} less,`
     + ` ${all.compared - all.ratio_more - all.ratio_less} as much.`;
   return [html("p", { class: "sentence" }, said), ...KEYS.filter(([key]) => found[key].length).map(([key, title]) => part(title, key, found[key]))];
+}
+
+function daysOf(found) {
+  const [first, last] = found.days.map((day) => new Date(`${day}T12:00:00`).toLocaleDateString(undefined, { dateStyle: "medium" }));
+  const days = first && (first === last ? `decisions of ${first}, ` : `decisions of ${first} to ${last}, `);
+  return `${days || ""}as of ${moment(asOf.at - found.ago_s)}`;
 }
 
 function part(title, key, rows) {

@@ -1,6 +1,7 @@
 // One job: why it has these GPUs, what it waited for, its ranks, a loan; or why it still waits.
 
-import { duration, facts, framed, get, gpuList, html, isUnanswered, moment, picture, table, time } from "./dom.js";
+import { duration, facts, framed, get, gpuList, html, isUnanswered, moment, picture, places, since, span, table, time } from "./dom.js";
+import { leftS } from "./jobs.js";
 import { view } from "./store.js";
 import { inUse } from "./use.js";
 
@@ -37,15 +38,19 @@ export function job(main, id) {
 
 function inShort(row) {
   const pairs = [
-    ["state", row.state], ["user", `${row.user}, account ${row.account || "-"}`],
+    ["name", row.job_name || "-"], ["state", `${row.state}, ${since(row.start || row.submit)}`], ["user", `${row.user}, account ${row.account || "-"}`],
     ["asked", `${row.asked || "no GPUs"}${row.nodes > 1 ? ` on ${row.nodes} nodes` : ""} in ${row.partition}`], ["submitted", moment(row.submit)],
-    ["time limit", duration(row.time_limit_s)],
+    ["time limit", `${duration(row.time_limit_s)}${leftOf(row) && `, ${leftOf(row)} left`}`],
   ];
-  if (row.gpus && Object.keys(row.gpus).length) pairs.push(["runs on", gpuList(row.gpus)]);
+  if (row.gpus && Object.keys(row.gpus).length) pairs.push(["runs on", places(row.gpus)]);
   if (row.gbps) pairs.push(["effective bandwidth", `${row.gbps.toFixed(1)} GB/s${row.nodes > 1 ? " inside its worst node" : ""}`
     + (row.slurm_gbps ? `, Slurm's own choice ${row.slurm_gbps.toFixed(1)} GB/s` : "")]);
   if (row.comment) pairs.push(["comment", row.comment]);
   return facts(pairs);
+}
+
+function leftOf(row) {
+  return leftS(row) === undefined ? "" : span(leftS(row));
 }
 
 function parts(found) {

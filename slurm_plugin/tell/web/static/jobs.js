@@ -1,6 +1,6 @@
 // The jobs that the viewer may see, those that run and those that wait, as one list.
 
-import { asOf, html, jobLink, since, span, time } from "./dom.js";
+import { asOf, gpuList, html, jobLink, places, since, span, time } from "./dom.js";
 import { list } from "./lists.js";
 import { isOperator, view } from "./store.js";
 
@@ -46,7 +46,7 @@ const COLUMNS = [
   NUMBER, ...WHOSE,
   { name: "state", head: "state", text: (job) => job.state, isChoice: true, cell: state },
   SINCE, PARTITION, ASKS,
-  { name: "gpus", head: "nodes and GPUs", text: where, isLong: true },
+  { name: "gpus", head: "nodes and GPUs", text: where, cell: linked, isLong: true },
   { name: "best", head: "of the best", text: (job) => (best(job) === undefined ? "" : `${Math.round(100 * best(job))} %`), by: best, isNumber: true },
   { name: "left", head: "time left", text: left, by: leftS, isNumber: true },
 ];
@@ -89,9 +89,11 @@ export function causeOf(job) {
 
 function where(job) {
   if (job.state === "PENDING") return `waits for: ${causeOf(job)}`;
-  const nodes = Object.entries(job.gpus || {});
-  const named = nodes.slice(0, MAX_NODES).map(([node, gpus]) => `${node}: ${gpus.join(",")}`).join("; ");
-  return nodes.length > MAX_NODES ? `${named} and ${nodes.length - MAX_NODES} nodes more` : named;
+  return gpuList(job.gpus);
+}
+
+function linked(job) {
+  return where(job) && job.state !== "PENDING" ? places(job.gpus, MAX_NODES) : where(job) || "-";
 }
 
 // One GPU has no links to be good or bad.
@@ -99,12 +101,12 @@ function best(job) {
   return job.gbps ? job.utility ?? undefined : undefined;
 }
 
-function leftS(job) {
+export function leftS(job) {
   if (job.state === "PENDING" || !job.time_limit_s || !job.end) return undefined;
   return Math.max(0, job.end - asOf.at);
 }
 
 function left(job) {
-  if (!job.time_limit_s) return "no limit";
+  if (job.state !== "PENDING" && !job.time_limit_s) return "no limit";
   return leftS(job) === undefined ? "" : span(leftS(job));
 }

@@ -27,7 +27,7 @@ export function list(path, { caption, noun, columns, sort, empty }) {
   const input = html("input", { id: "filter-text", type: "search", autocomplete: "off", maxlength: MAX_TEXT, oninput: filter });
   input.value = state.text;
   const order = html("select", { id: "filter-sort", onchange: () => sortBy(order.value) },
-    columns.flatMap((column) => [[column.name, "ascending"], [`-${column.name}`, "descending"]].map(([value, way]) => html("option", { value }, `${column.head}, ${way}`))));
+    columns.flatMap((column) => [[column.name, "\u2191"], [`-${column.name}`, "\u2193"]].map(([value, way]) => html("option", { value }, `${column.head} ${way}`))));
   const clear = html("a", { class: "clear", href: `#/${path}` }, "Clear");
   const count = html("p", { class: "count", role: "status" });
   const heads = columns.map((column) => html("th", { scope: "col", class: column.isNumber && "number" },

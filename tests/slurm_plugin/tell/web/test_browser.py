@@ -17,7 +17,9 @@ from tests.processes import free_port
 
 ROOT = Path(__file__).parents[4]
 pytestmark = pytest.mark.long("a real browser")
-VIEWS = ("cluster", "queue", "decisions", "gain", "node/dgx3", "node/nosuch", "job/1")
+VIEWS = ("cluster", "jobs", "queue", "decisions", "gain", "node/dgx3", "node/nosuch", "job/1")
+#: A user's own text that would be a script if the page took it for markup.
+SCRIPT = "<img src=x onerror=alert(1)>"
 #: The tile that changes, of the thousand.
 TILE = 'a[href="#/node/n0001"]'
 PHONE, DESK = {"width": 360, "height": 740}, {"width": 1300, "height": 900}
@@ -94,6 +96,10 @@ def test_no_view_breaks_a_rule_of_accessibility(chromium, demo, tmp_path, scheme
             # Nothing but wide tables and pictures, by themselves, is scrolled sideways.
             width = page.evaluate("document.documentElement.scrollWidth")
             assert width <= size["width"], view
+        page.fill("#find-text", "1")
+        page.keyboard.press("ArrowDown")
+        if wrong := violations(page, source):
+            found["suggestions"] = wrong
     assert found == {}
 
 
@@ -178,7 +184,7 @@ def test_all_of_it_can_be_reached_by_keyboard(chromium, demo):
         for _ in range(24):
             page.keyboard.press("Tab")
             reached.append(page.evaluate("document.activeElement.textContent.trim().slice(0, 20)"))
-        assert {"To the content", "Cluster", "Queue", "Decisions", "Gain"} <= set(reached)
+        assert {"To the content", "Cluster", "Jobs", "Queue", "Decisions", "Gain"} <= set(reached)
         assert any(text.startswith("dgx") or text.startswith("amd") for text in reached)
         page.focus("nav a[href='#/queue']")
         page.keyboard.press("Enter")
@@ -189,13 +195,157 @@ def test_all_of_it_can_be_reached_by_keyboard(chromium, demo):
         page.wait_for_selector("h1:text('Node dgx3')")
 
 
-def test_decisions_are_searched_as_one_types(chromium, demo):
+def cells(page, head: str) -> list[str]:
+    """A column of the list, as it is shown at one moment."""
+    return page.locator(f"tbody [data-head='{head}']").all_inner_texts()
+
+
+@pytest.mark.parametrize("view", ["jobs", "queue", "decisions"])
+def test_a_list_is_filtered_and_sorted_and_its_link_shows_the_same(chromium, demo, view):
     with opened(chromium, demo) as page:
+        to(page, view)
+        page.fill("#filter-text", "amd")
+        page.select_option("#filter-partition", "amd")
+        page.focus("th button:text-is('job')")
+        page.keyboard.press("Enter")
+        assert page.locator("th[aria-sort=ascending]").inner_text().startswith("job")
+        page.keyboard.press("Enter")
+        assert page.locator("th[aria-sort=descending]").inner_text().startswith("job")
+        link = page.evaluate("location.href")
+        assert link.endswith(f"#/{view}?text=amd&partition=amd&sort=-job")
+        with opened(chromium, demo) as other:
+            other.goto(link)
+            other.reload()
+            other.wait_for_selector("tbody tr")
+            assert other.input_value("#filter-text") == "amd"
+            assert set(cells(other, "partition")) == {"amd"}
+            numbers = [int(text) for text in cells(other, "job")]
+            assert numbers == sorted(numbers, reverse=True)
+            other.click(".clear")
+            other.wait_for_function("() => !document.querySelector('#filter-text').value")
+            assert set(cells(other, "partition")) > {"amd"}
+
+
+def test_a_long_list_is_drawn_page_by_page(chromium, demo):
+    with opened(chromium, demo, viewport=PHONE) as page:
         to(page, "decisions")
-        page.fill("#decision-text", "amd placed")
-        rows = page.locator("caption:has-text('newest first') ~ tbody tr")
-        assert rows.count() > 0
-        assert all("amd" in text for text in rows.all_inner_texts())
+        assert page.locator("tbody tr").count() == 25
+        assert page.evaluate("document.documentElement.scrollHeight") < 8000
+        page.focus(".more")
+        page.keyboard.press("Enter")
+        assert page.locator("tbody tr").count() == 50
+        # Who came by keyboard is at the first of the new rows.
+        assert page.evaluate("document.activeElement.closest('tr').rowIndex") == 26
+
+
+def test_an_update_takes_the_focus_from_no_link_of_a_list(chromium, demo):
+    with opened(chromium, demo) as page:
+        to(page, "jobs?state=RUNNING&sort=since")
+        link = page.locator("tbody th a").first
+        name = link.inner_text()
+        link.focus()
+        before = cells(page, "since")
+        page.wait_for_function(
+            "before => [...document.querySelectorAll(\"tbody [data-head='since']\")]"
+            ".map(one => one.innerText).join() !== before.join()",
+            arg=before,
+        )
+        # Unless the job itself has ended: then its row is gone.
+        if name in cells(page, "job"):
+            assert page.evaluate("document.activeElement.innerText") == name
+
+
+def test_texts_of_users_are_put_in_as_text_whatever_finds_them(chromium, demo):
+    job = {
+        "name": "7", "job_name": SCRIPT, "user": SCRIPT, "partition": SCRIPT, "state": "PENDING",
+        "asked": SCRIPT, "nodes": 1, "place": 1, "submit": 1, "reason": SCRIPT, "sentence": SCRIPT,
+    }  # fmt: skip
+    with opened(chromium, demo) as page:
+        to(page, "cluster")
+        page.evaluate(
+            "async job => { (await import('/static/store.js')).view.jobs[7] = job }", {**job}
+        )
+        for view in ("jobs", "queue"):
+            page.evaluate("view => { location.hash = view }", f"#/{view}?text=7&user={SCRIPT}")
+            page.wait_for_selector("tbody tr")
+            page.fill("#find-text", SCRIPT)
+            assert SCRIPT in page.locator("tbody").inner_text()
+            assert SCRIPT in page.locator("#found").inner_text()
+            assert page.locator("main img, header img").count() == 0
+
+
+def test_one_box_finds_jobs_users_and_nodes_by_keyboard(chromium, demo):
+    with opened(chromium, demo) as page:
+        to(page, "cluster")
+        page.focus("#find-text")
+        box, options = page.locator("#find-text"), page.locator("#found [role=option]")
+        page.keyboard.type("DGX1")
+        assert options.first.inner_text().split()[:2] == ["node", "dgx1"]
+        assert box.get_attribute("aria-expanded") == "true"
+        page.keyboard.press("ArrowDown")
+        page.keyboard.press("ArrowDown")
+        assert box.get_attribute("aria-activedescendant") == "found-1"
+        assert options.nth(1).get_attribute("aria-selected") == "true"
+        page.keyboard.press("Escape")
+        assert box.get_attribute("aria-expanded") == "false"
+        assert (options.first.is_visible(), box.input_value()) == (False, "DGX1")
+        page.keyboard.press("Escape")
+        assert box.input_value() == ""
+        page.keyboard.type("ad")
+        page.keyboard.press("Enter")
+        page.wait_for_selector("h1:text('Jobs')")
+        assert page.evaluate("location.hash") == "#/jobs?user=ada"
+        number = job_of(page, "RUNNING")
+        page.focus("#find-text")
+        page.keyboard.type(number)
+        page.keyboard.press("Enter")
+        page.wait_for_selector(f"h1:text('Job {number}')")
+        page.focus("#find-text")
+        page.keyboard.type("no such thing")
+        assert page.locator("#find .none").inner_text().startswith("Nothing that you may see")
+        page.keyboard.press("Enter")
+        assert page.evaluate("location.hash") == f"#/job/{number}"
+
+
+def test_tasks_of_arrays_are_found_by_both_their_numbers(chromium, demo):
+    jobs = {
+        str(number): {"name": name, "job_name": "Sweep", "user": "ada", "state": "PENDING"}
+        for number, name in ((12, "12_[4-9:2,20,...%3]"), (14, "12_1"), (15, "120_1"))
+    }
+    look = """async ([jobs, text]) => {
+        (await import('/static/store.js')).view.jobs = jobs;
+        const search = await import('/static/search.js');
+        return search.found(text).filter(one => one.kind !== 'node').map(one => one.hash);
+    }"""
+    holds = "async text => (await import('/static/search.js')).holds('12_[4-9:2,20%3]', text)"
+    with opened(chromium, demo) as page:
+        to(page, "gain")
+        sought = ("12_1", "12_4", "12", "sWEEP")
+        found = {text: page.evaluate(look, [jobs, text]) for text in sought}
+        held = [text for text in range(25) if page.evaluate(holds, f"12_{text}")]
+        assert not page.evaluate(holds, "120_4")
+    assert held == [4, 6, 8, 20]
+    assert "#/job/14" in found["12_1"]
+    assert found["12_4"] == ["#/job/12"]
+    assert found["12"][:2] == ["#/job/12", "#/jobs?text=12_"]
+    assert found["sWEEP"] == ["#/job/12", "#/job/14", "#/job/15"]
+
+
+def test_each_view_says_of_when_it_is(chromium, demo):
+    with opened(chromium, demo) as page:
+        for view in ("cluster", "jobs", "queue", "decisions"):
+            to(page, view)
+            assert re.match(r"as of \d.*, \d s ago$", page.locator(".as-of").inner_text()), view
+        to(page, "gain")
+        page.wait_for_selector(".as-of:has-text('decisions of')")
+
+
+@pytest.mark.parametrize("link", ["#/node/%", "#/constructor", "#/jobs?sort=__proto__&shown=x"])
+def test_a_link_that_was_cut_or_made_up_leads_to_some_view(chromium, demo, link):
+    with opened(chromium, demo) as page:
+        page.goto(f"{demo}{link}")
+        page.reload()
+        page.wait_for_selector("main h1")
 
 
 def test_a_thousand_nodes_are_shown_for_two_seconds_of_work_and_follow_in_a_fifth(chromium):

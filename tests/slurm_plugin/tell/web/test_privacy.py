@@ -56,6 +56,15 @@ def test_operators_see_everything(site):
     assert "job 10 of bob comes first" in why["sentence"]
 
 
+def test_the_page_names_the_list_by_what_it_shows(site):
+    [(_, mine, _)] = asked(site.as_user(ALICE), "/")
+    [(_, all_of_them, _)] = asked(site.as_user(0), "/")
+    assert "My jobs" in mine
+    assert "data-operator" not in mine
+    assert "My jobs" not in all_of_them
+    assert "<body data-operator>" in all_of_them
+
+
 @pytest.mark.parametrize("job", [7, 10, 999])
 def test_another_users_job_and_none_get_the_same_answer(site, job):
     [(status, text, _)] = asked(site.as_user(ALICE), f"/api/job/{job}")

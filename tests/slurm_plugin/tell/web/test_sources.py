@@ -135,7 +135,10 @@ def test_gains_are_those_of_the_report():
         ("2026-W48", 2),
     ]
     assert [(row["name"], row["jobs"]) for row in found["size"]] == [("2", 2), ("4", 1)]
+    assert found["days"] == ["2026-11-20", "2026-11-23"]
+    assert 0 <= found["ago_s"] < 60
     own = book.summary(BOB)
+    assert own["days"] == ["2026-11-23", "2026-11-23"]
     assert (own["all"]["jobs"], [row["name"] for row in own["week"]]) == (2, ["2026-W48"])
 
 
