@@ -12,9 +12,11 @@ from dataclasses import dataclass, field
 from papers.experiments import Figures, experiments
 from papers.reproduction.checks import Check
 from papers.reproduction.plots import Plot
+from papers.reproduction.rule import PARTLY, REPRODUCED, verdict
 
-REPRODUCED, PARTLY, NOT = "reproduced", "partly", "not"
 NOT_RUN, NO_RESULT = "not run", "no result"
+#: Policies whose formula is not the paper's as printed (docs/policies/topo-aware.md).
+CORRECTED = ("topo-aware", "topo-aware-p")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,14 +57,20 @@ class Row:
     says: str
     #: The run that repeats it; None: nothing does, and `because` says why.
     run: ExperimentRun | None = None
-    #: All hold: reproduced. Some: partly. None: not.
+    #: What the paper prints and says there, by the rule.
     checks: tuple[Check, ...] = ()
     #: Why it is not reproduced, reproduced in part, or not run; what holds instead.
     because: str = ""
     #: The best that the checks can give: `partly` where the inputs are not the paper's.
     best: str = REPRODUCED
-    #: A drawing, an example or a configuration: nothing was measured.
+    #: A drawing, an example or a configuration, or judged in another row.
     is_result: bool = True
+
+    @property
+    def has_corrected_formula(self) -> bool:
+        """Whether it looks at a policy that is not the paper's formula as printed."""
+        policies = {policy for check in self.checks for policy, _ in check.figures}
+        return not policies.isdisjoint(CORRECTED)
 
     def verdict(self, measured: Figures | None) -> str:
         """By what was measured; None: the run has not been made."""
@@ -70,8 +78,11 @@ class Row:
             return NO_RESULT
         if self.run is None or measured is None:
             return NOT_RUN
-        held = [check.holds(measured) for check in self.checks]
-        return self.best if all(held) else PARTLY if any(held) else NOT
+        figures = [one.holds(measured) for one in self.checks if one.is_printed]
+        statements = [one.holds(measured) for one in self.checks if not one.is_printed]
+        found = verdict(figures, statements)
+        best = PARTLY if self.has_corrected_formula else self.best
+        return best if found == REPRODUCED else found
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,8 +24,8 @@ How a figure and a statement are judged:
   Where the paper states how much its figure varies, that is the tolerance instead.
 - *Less* and *more* are strict. Over several seeds the two lie further apart than their standard
   deviations together.
-- Words for sameness (*even*, *similar*, *equivalent*, *near*) are statements: alike to within 10
-  %. So are *none* and *no*: at most 0. They are no printed figures.
+- Words for sameness (*even*, *similar*, *equivalent*, *near*) are statements: alike to within a
+  tenth. So are *none* and *no*: at most 0. They are no printed figures.
 - A figure or a statement counts once, in the row of the place where the paper has it. Two figures
   of which one follows from the other by what is put in here (a makespan, and its ratio to one
   that the workload is scaled to) are one: the ratio.
