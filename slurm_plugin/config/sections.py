@@ -199,6 +199,9 @@ class Rule:
 class Personal:
     """What the rule of an account or a user says; what it does not say, the partition says."""
 
+    mode: Mode | None = setting(
+        None, "`off`, `observe` or `enforce` for these jobs, in every partition.", example="enforce"
+    )
     policy: str | None = setting(
         None, "Policy for jobs whose hint names none.", kind="policy", example="mapa"
     )

@@ -1,7 +1,7 @@
 """Which rule applies to a job: its partition's, then its account's, then its user's.
 
-The mode is the partition's alone. Policy and default hints are laid over each other, the user's
-last. A user's limits (`users_may_set`) replace the account's, an account's the partition's.
+Mode, policy and default hints are laid over each other, the user's last. A user's limits
+(`users_may_set`) replace the account's, an account's the partition's.
 """
 
 from __future__ import annotations
@@ -44,6 +44,7 @@ def _laid_over(rule: Rule, personal: Personal) -> Rule:
     may_set = personal.users_may_set
     return replace(
         rule,
+        mode=personal.mode or rule.mode,
         policy=personal.policy or rule.policy,
         hints={**rule.hints, **personal.hints},
         users_may_set=rule.users_may_set if may_set is None else may_set,

@@ -65,6 +65,7 @@ def check_config(here: Installation) -> Iterator[Finding]:
                 " minute: is it running?",
             )
     modes = {rule.mode for rule in settings.partitions.values()}
+    modes |= {one.mode for one in (*settings.accounts.values(), *settings.users.values())} - {None}
     if modes == {"off"}:
         yield warn("every partition is off", "set mode: observe or enforce in partitions")
 

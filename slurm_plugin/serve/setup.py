@@ -102,9 +102,11 @@ class Setup:
         return any(policy.looks_at.intersection(what) for policy in self.policies())
 
     def policies(self) -> list[Policy]:
-        """The policies the partitions name, each once."""
-        names = {rule.policy for rule in self.config.partitions.values() if rule.mode != "off"}
+        """The policies that rules name, each once."""
         personal = (*self.config.accounts.values(), *self.config.users.values())
+        is_off = {"off"} if all(one.mode in (None, "off") for one in personal) else set()
+        rules = self.config.partitions.values()
+        names = {rule.policy for rule in rules if rule.mode not in is_off}
         names |= {rule.policy for rule in personal if rule.policy}
         return [self.decider.get_policy(name) for name in sorted(names)]
 

@@ -20,6 +20,7 @@ accounts:
   research: {hints: {pattern: tree}}
 users:
   bob: {users_may_set: [pattern, mem]}
+  mallory: {mode: enforce}
 """
 PAIR = ("-w", "dgx1", "--gres=gpu:2")
 
@@ -126,6 +127,16 @@ def test_a_user_is_held_to_their_own_limits_and_an_account_has_defaults(configur
         configured.wait_running(jobid)
         # Neither named an account: the default one's rule counts.
         assert explained(configured, jobid, "root")["pattern"] == "tree"
+
+
+@pytest.mark.enforced
+def test_a_users_mode_goes_before_the_partitions(configured):
+    """Who tries it gets what is chosen where all others are only observed."""
+    mine = configured.started("-p", "observe", *PAIR, sleep_s=60, user="mallory")
+    assert mine.gpus == {"dgx1": (0, 3)}
+    other = configured.started("-p", "observe", "-w", "dgx2", "--gres=gpu:2", sleep_s=60)
+    assert other.gpus == {"dgx2": (0, 1)}
+    assert "gpu-topo" not in configured.job(other.id).admin_comment
 
 
 @pytest.mark.enforced

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 from live_harness import PICKY, at_home
-from modes import enforcement
 
 from slurm_cluster.cluster import Cluster
 from slurm_cluster.hosts import until
@@ -137,8 +136,7 @@ def test_nothing_is_submitted_and_what_is_not_understood_is_said(cluster):
 
 @pytest.mark.parametrize("option", ["--begin=now+60", "--contiguous", "--switches=1", "-H"])
 def test_of_what_is_not_judged_slurms_word_is_shown(cluster, option):
-    """In the slots mode the engine takes a test for a submit: there none is made."""
-    is_asked = enforcement() == "select"
+    """And the engine keeps no GPUs for the test, as it would for a submit in the slots mode."""
     before = cluster.run("ctl", "squeue -h -a").out
     said = cluster.run("ctl", f"gputopo try -p dgx --gres=gpu:2 {option}", user="alice").out
     name = option.partition("=")[0].replace("-H", "--hold")
@@ -147,12 +145,12 @@ def test_of_what_is_not_judged_slurms_word_is_shown(cluster, option):
         "--contiguous": "It would start now, as Slurm says; on which nodes and GPUs is not known",
     }
     unknown = f"Whether it would start now is not known here: {name} is not judged."
-    assert said.startswith(begins.get(name, unknown) if is_asked else unknown)
-    assert ("to start at" in said) == is_asked
+    assert said.startswith(begins.get(name, unknown))
+    assert "to start at" in said
     assert cluster.run("ctl", "squeue -h -a").out == before
+    assert told(cluster, ["-p", "dgx", "-N2", "--gres=gpu:8"])["starts_now"]
     refused = cluster.run("ctl", f"gputopo try -p nowhere --gpus=1 {option}", user="alice").out
-    # What seems impossible here is asked about in both modes.
-    assert ("invalid partition" in refused.lower()) == (is_asked or name == "--contiguous")
+    assert "invalid partition" in refused.lower()
 
 
 def test_of_what_slurmctld_dies_of_it_is_not_asked(cluster):
@@ -178,9 +176,6 @@ FORMS = (
 )  # fmt: skip
 #: Of them those with GPUs that cannot be the same number on each node.
 NOT_JUDGED = ["-p dgx -N2 --gpus=5", "-p dgx -N2 --gpus=3 -c9"]
-#: Those that Slurm's test judges, which is not asked in the slots mode: for all memory, and for
-#: which releases count the CPUs of other partitions' jobs on a node differently.
-BY_SLURM, UNSURE = ["-p gpu --mem=0 --gres=gpu:2"], ["-p narrow -n6 --gpus=1", "-p narrow -n6"]
 PARTITIONS = (
     "PartitionName=fed Nodes=dgx[1-2] DefCpuPerGPU=6 DefMemPerGPU=300 DefaultTime=10 State=UP\n"
     "PartitionName=whole Nodes=dgx[1-2] OverSubscribe=EXCLUSIVE DefaultTime=10 State=UP\n"
@@ -230,8 +225,7 @@ def test_never_and_now_are_never_false(many_partitions, cluster, busy):
             missed.append(told)
     assert not wrong
     assert not missed
-    without_slurm = BY_SLURM + (UNSURE if busy else []) if enforcement() == "slots" else []
-    assert declined == [form for form in FORMS if form in NOT_JUDGED + without_slurm]
+    assert declined == [form for form in FORMS if form in NOT_JUDGED]
 
 
 #: A Slurm that holds users to limits and to their QOS.

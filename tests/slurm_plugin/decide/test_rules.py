@@ -67,8 +67,34 @@ def test_the_policies_of_accounts_and_users_are_made_ready_with_those_of_partiti
     assert [policy.name for policy in setup.load(path).policies()] == names
 
 
-def test_the_mode_is_the_partitions_alone(rules):
-    assert rules("watched", "physics", os.getuid()).mode == "observe"
+#: A few may try what everybody else's jobs are only observed for, and one stays out.
+PILOTS = f"""
+accounts:
+  pilots: {{{{mode: enforce}}}}
+users:
+  {ME}: {{{{mode: "off"}}}}
+"""
+
+
+def test_the_mode_is_the_most_personal_one(tmp_path):
+    rules = Rules(basic_config(tmp_path, BASIC + PILOTS))
+    assert rules("watched", "physics").mode == "observe"
+    assert rules("watched", "pilots").mode == "enforce"
+    assert rules("watched", "pilots", os.getuid()).mode == "off"
+    assert rules("gpu", "", os.getuid()).mode == "off"
+
+
+def test_who_is_served_in_a_partition_that_is_off_has_its_policy_made_ready(tmp_path):
+    off = (
+        BASIC[: BASIC.index("partitions:")]
+        + """partitions:
+  default: {{mode: "off", policy: best-fit}}
+"""
+    )
+    path = written(tmp_path, off)
+    assert setup.load(path).policies() == []
+    path.write_text(path.read_text() + PILOTS.format())
+    assert [policy.name for policy in setup.load(path).policies()] == ["best-fit"]
 
 
 def test_a_user_nobody_knows_costs_a_warning_only(tmp_path, caplog):
