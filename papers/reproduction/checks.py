@@ -120,9 +120,9 @@ def none(policy: str, metric: str) -> Check:
     return Check(policy, metric, "at most", 0.0)
 
 
-def near(policy: str, metric: str, paper: float, within: float, off: float = 0.0) -> Check:
-    """Ours is the paper's number, within a share of it (0.05: 5 %) or `off` in its own unit."""
-    return Check(policy, metric, "near", paper, off=off or abs(paper) * within)
+def near(policy: str, metric: str, paper: float, within: float) -> Check:
+    """Ours is the paper's number, within a share of it (0.05: 5 %)."""
+    return Check(policy, metric, "near", paper, off=abs(paper) * within)
 
 
 def at_most(

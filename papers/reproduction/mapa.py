@@ -206,42 +206,25 @@ def _bandwidth(figure: str, group: str) -> Plot:
 
 PLOTS = {
     "mapa-dgx1v": (
-        Plot(
-            "table3",
-            "Table 3: speedup over Baseline, sensitive jobs",
-            "bars",
-            "times",
-            metrics={f"sensitive_speedup_{word}": word for word in _QUANTILES}
-            | {"throughput": "throughput"},
-            policies=(TOPO, GREEDY, PRESERVE, "mapa", "oracle"),
-        ),
+        Plot("table3", "Table 3: speedup over Baseline, sensitive jobs", "bars", "times",
+             metrics={f"sensitive_speedup_{word}": word for word in _QUANTILES}
+             | {"throughput": "throughput"}, policies=(TOPO, GREEDY, PRESERVE, "mapa", "oracle")),
         _bandwidth("Figure 13c", "sensitive"),
         _bandwidth("Figure 13d", "insensitive"),
     ),
     "mapa-figure4": tuple(
-        Plot(
-            f"shares{how[2:7]}",
-            f"Figure 4: share of the best bandwidth, lowest ids{how}",
-            "boxes",
-            "share",
-            metrics={"share_{}": "bandwidth of all links in the set"},
-            policies=tuple(f"{BASE}, {size} GPUs{how}" for size in (2, 3, 4, 5)),
-        )
+        Plot(f"shares{how[2:7]}", f"Figure 4: share of the best bandwidth, lowest ids{how}",
+             "boxes", "share", metrics={"share_{}": "bandwidth of all links in the set"},
+             policies=tuple(f"{BASE}, {size} GPUs{how}" for size in (2, 3, 4, 5)))
         for how in ("", ", renumbered")
     ),
     "mapa-torus16": (_bandwidth("Figure 18a", "sensitive"),),
     "mapa-cubemesh16": (_bandwidth("Figure 18b", "sensitive"),),
     "mapa-overhead": (
-        Plot(
-            "overhead",
-            "Figure 19: the first decision",
-            "lines",
-            "s",
-            "GPUs of the job",
-            metrics={f"gpus_{k:02}_first_s": k for k in range(2, 17)},
-        ),
+        Plot("overhead", "Figure 19: the first decision", "lines", "s", "GPUs of the job",
+             metrics={f"gpus_{k:02}_first_s": k for k in range(2, 17)}),
     ),
-}
+}  # fmt: skip
 
 #: Shares of communication (`low curve`: about half) and where bandwidth stops to matter.
 SWEEPS = (

@@ -164,23 +164,13 @@ _LOST = "time lost over the best's"
 
 def _curves(plain: str, with_wait: str) -> tuple[Plot, ...]:
     """The paper's two curves of jobs, the worst first."""
-    return (
-        Plot(
-            "slowdown",
-            f"{plain}: by the placement",
-            "curves",
-            _LOST,
-            "jobs, worst first",
-            source="slowdown",
-        ),
-        Plot(
-            "slowdown-wait",
-            f"{with_wait}: with the waiting",
-            "curves",
-            _LOST,
-            "jobs, worst first",
-            source="slowdown_with_wait",
-        ),
+    curves = (
+        ("slowdown", f"{plain}: by the placement", "slowdown"),
+        ("slowdown-wait", f"{with_wait}: with the waiting", "slowdown_with_wait"),
+    )
+    return tuple(
+        Plot(name, title, "curves", _LOST, "jobs, worst first", source=source)
+        for name, title, source in curves
     )
 
 
@@ -204,17 +194,10 @@ PLOTS = {
 }  # fmt: skip
 
 #: How full the cluster is, which the paper does not say.
+_SLOWED = tuple((policy, "slo_violations") for policy in (FCFS, BF, TA, TAP))
+_WAITS = tuple((policy, "wait_mean_s") for policy in (FCFS, BF, TA, TAP))
 SWEEPS = tuple(
-    Sweep(
-        name,
-        "load",
-        tuple(
-            (policy, metric)
-            for metric in ("slo_violations", "wait_mean_s")
-            for policy in (FCFS, BF, TA, TAP)
-        ),
-    )
-    for name in ("sc17-scenario1", "sc17-scenario2")
+    Sweep(name, "load", _SLOWED + _WAITS) for name in ("sc17-scenario1", "sc17-scenario2")
 )
 
 SC17 = Paper("sc17", "TOPO-AWARE (Amaral et al., SC17)", 11, 1, ROWS, CLAIMS, PLOTS, SWEEPS)
