@@ -64,9 +64,9 @@ def check_config(here: Installation) -> Iterator[Finding]:
                 "where Slurm has such nodes (sinfo -o '%n %b'), the engine finds them within a"
                 " minute: is it running?",
             )
-    modes = {rule.mode for rule in settings.partitions.values()}
-    modes |= {one.mode for one in (*settings.accounts.values(), *settings.users.values())} - {None}
-    if modes == {"off"}:
+    personal = (*settings.accounts.values(), *settings.users.values())
+    modes = {rule.mode for rule in (*settings.partitions.values(), *personal)}
+    if modes <= {"off", None}:
         yield warn("every partition is off", "set mode: observe or enforce in partitions")
 
 

@@ -84,8 +84,8 @@ def _text(hint: str, note: str) -> str:
 def postponed_until(comment: str) -> int | None:
     """When (epoch) Slurm tries again to start a job that the select plugin put off.
 
-    By the note that the plugin writes (select/pure/admin_comment.c): `waiting 1/10 since 5: genie: ...
-    (until 65, begin 5)`. 0 where the note does not say; None where it is no such note.
+    By the note that the plugin writes (select/pure/admin_comment.c): `waiting 1/10 since 5: genie:
+    ... (until 65, begin 5)`. 0 where the note does not say; None where it is no such note.
     """
     note = note_in(comment)
     if not _POSTPONED.match(note):
