@@ -65,7 +65,7 @@ def check_config(here: Installation) -> Iterator[Finding]:
                 " minute: is it running?",
             )
     personal = (*settings.accounts.values(), *settings.users.values())
-    modes = {rule.mode for rule in (*settings.partitions.values(), *personal)}
+    modes = {one.mode for one in personal} | {one.mode for one in settings.partitions.values()}
     if modes <= {"off", None}:
         yield warn("every partition is off", "set mode: observe or enforce in partitions")
 
