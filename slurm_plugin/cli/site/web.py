@@ -86,7 +86,14 @@ def web(
     asked = checked_url(prometheus) if prometheus else ""
     operators = identity.uids_of(operator)
     shown = sources_of(config_path, operators, demo)
-    who = identity.Identities(shown.operators, user_header, identity.checked_proxies(proxy))
+    # No option: every user of the host sees those of others' processes.
+    secret = identity.checked_secret(os.environ.get("GPUTOPO_WEB_SECRET", ""))
+    proxies = identity.checked_proxies(proxy)
+    who = identity.Identities(shown.operators, user_header, proxies, secret=secret)
+    if proxies and not secret:
+        logging.getLogger(__name__).warning(
+            "whatever runs on a host of --proxy can name any user: set GPUTOPO_WEB_SECRET"
+        )
     if demo:
         # The day is nobody's: every user of this host sees it as whoever shows it.
         uid = os.getuid()

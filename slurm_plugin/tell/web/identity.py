@@ -1,18 +1,19 @@
 """Who looks at the page: by a reverse proxy's header, or by the owner of the connection.
 
-A header is believed from a Unix socket or from an address that the administrator named. Every other
-client must be on this host, and is the user to whom the kernel says its end of the connection
-belongs. Nobody else is told anything.
+A header is believed from a Unix socket or from an address that the administrator named, where a
+secret is set beside that secret alone. Every other client must be on this host, and is the user to
+whom the kernel says its end of the connection belongs. Nobody else is told anything.
 """
 
 from __future__ import annotations
 
+import hmac
 import ipaddress
 import pwd
 import re
 import socket
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from slurm_plugin.errors import PluginError, RemoteError
 from slurm_plugin.node.remote import sockets
@@ -20,6 +21,9 @@ from slurm_plugin.node.remote import sockets
 #: A login name as useradd(8) and directories have it.
 _USER = re.compile(r"[a-zA-Z_][\w.@-]{0,63}\Z", re.ASCII)
 End = tuple[str, int]
+#: The header in which a proxy sends the secret that only it and the page know.
+SECRET_HEADER = "X-Gputopo-Secret"
+_SECRET = re.compile(r"[!-~]{16,128}\Z")
 _NOT_TOLD = "whose connection this is could not be told"
 
 
@@ -72,6 +76,8 @@ class Identities:
     #: (client, ours) -> the uid that owns the client's end of a TCP connection; None if unknown.
     #: It may raise RemoteError.
     owner: Callable[[End, End], int | None] = sockets.owner_of
+    #: What has to come in SECRET_HEADER for the user's header to be believed; '' where nothing has.
+    secret: str = field(default="", repr=False)
 
     def whose(self, connection: PageConnection) -> Hashable:
         """By whom a new connection counts: a uid, or another host. Raises UnknownViewer.
@@ -85,12 +91,15 @@ class Identities:
             return peer[0]
         return self._owner_of(peer, own)
 
-    def viewer(self, connection: PageConnection, names: Sequence[str]) -> Viewer:
-        """Who asks; `names` are all values of the user's header. Raises UnknownViewer."""
+    def viewer(
+        self, connection: PageConnection, names: Sequence[str], secrets: Sequence[str] = ()
+    ) -> Viewer:
+        """Who asks, by all values of the user's and the secret's header. Raises UnknownViewer."""
         is_unix = connection.family == socket.AF_UNIX
         peer, own = connection.ends
         host = peer[0]
         if self.header and (is_unix or host in self.proxies):
+            self._check_secret(secrets)
             return self._named(names)
         if is_unix:
             raise UnknownViewer(
@@ -110,6 +119,14 @@ class Identities:
         if uid is None:
             raise UnknownViewer(f"{_NOT_TOLD}; try again")
         return uid
+
+    def _check_secret(self, said: Sequence[str]) -> None:
+        """Who runs on a proxy's host connects from its address, too. Raises UnknownViewer."""
+        if not self.secret:
+            return
+        one = said[0].encode(errors="surrogateescape") if len(said) == 1 else b""
+        if not hmac.compare_digest(one, self.secret.encode()):
+            raise UnknownViewer(f"the proxy has to send {SECRET_HEADER} as the page's host has it")
 
     def _named(self, names: Sequence[str]) -> Viewer:
         if len(names) != 1:
@@ -142,6 +159,15 @@ def checked_proxies(texts: Sequence[str]) -> frozenset[str]:
             )
         addresses.add(str(address))
     return frozenset(addresses)
+
+
+def checked_secret(text: str) -> str:
+    """The secret, '' included. Raises PluginError for one that can be guessed or not be sent."""
+    if text and not _SECRET.match(text):
+        raise PluginError(
+            "GPUTOPO_WEB_SECRET: expected 16 to 128 printable characters without spaces"
+        )
+    return text
 
 
 def uids_of(names: Sequence[str]) -> frozenset[int]:

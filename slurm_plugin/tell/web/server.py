@@ -25,6 +25,7 @@ from slurm_plugin.tell.web.feed import Busy, Feed
 from slurm_plugin.tell.web.free_week import FreeWeek
 from slurm_plugin.tell.web.gain import GainBook
 from slurm_plugin.tell.web.identity import (
+    SECRET_HEADER,
     Identities,
     PageConnection,
     UnknownViewer,
@@ -74,7 +75,8 @@ class Page:
             raise web.HTTPForbidden(text="ask by 127.0.0.1 or localhost\n")
         names = request.headers.getall(header, []) if header else []
         try:
-            viewer = self.identities.viewer(connection, names)
+            secrets = request.headers.getall(SECRET_HEADER, [])
+            viewer = self.identities.viewer(connection, names, secrets)
         except UnknownViewer as error:
             raise web.HTTPForbidden(text=f"{error}\n") from None
         if request.transport is not None:

@@ -4,6 +4,7 @@ import os
 import pwd
 import socket
 from contextlib import contextmanager
+from dataclasses import replace
 
 import pytest
 from web_in_tests import Site
@@ -16,6 +17,7 @@ from slurm_plugin.tell.web.identity import (
     PageConnection,
     UnknownViewer,
     checked_proxies,
+    checked_secret,
     uids_of,
 )
 from slurm_plugin.tell.web.run import address_in, checked
@@ -65,6 +67,26 @@ def test_who_looks(sentence, connection, names, uid):
 def test_nobody_else_is_told_anything(sentence, connection, names):
     with pytest.raises(UnknownViewer):
         who().viewer(connection, names)
+
+
+@pytest.mark.parametrize("connection", [PROXY, UNIX])
+def test_where_a_secret_is_set_no_name_is_believed_without_it(connection):
+    rules = replace(who(), secret="0123456789abcdef")
+    assert rules.viewer(connection, ["nobody"], ["0123456789abcdef"]).uid == NOBODY.pw_uid
+    for said in ([], [""], ["0123456789abcdeg"], ["0123456789abcdef"] * 2, ["\udcff"]):
+        with pytest.raises(UnknownViewer, match="X-Gputopo-Secret") as error:
+            rules.viewer(connection, ["nobody"], said)
+        assert rules.secret not in str(error.value) + repr(rules)
+    assert rules.viewer(HERE, []).uid == 1234
+
+
+@pytest.mark.parametrize(
+    "text", ["0123456789abcde", "0123456789abcdef 0", "0123456789abcdéf", "a" * 129]
+)
+def test_a_secret_is_long_and_can_be_sent(text):
+    with pytest.raises(PluginError, match="GPUTOPO_WEB_SECRET"):
+        checked_secret(text)
+    assert [checked_secret(one) for one in ("", "a" * 16)] == ["", "a" * 16]
 
 
 def test_a_unix_socket_without_a_believed_header_tells_nobody():
