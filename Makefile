@@ -40,11 +40,14 @@ lint: setup
 	.venv/bin/ruff format --check
 	.venv/bin/mypy
 
-# What the tests run besides Python: Lua 5.1 as slurmctld embeds it, a compiler with sanitizers.
-# Without them the tests of Lua and C are skipped.
+# What the tests run besides Python: Lua 5.1 as slurmctld embeds it, a compiler with sanitizers, and the
+# web servers in front of the page. Without them their tests are skipped. Debian starts an nginx that it
+# installs; tests start their own.
 test-tools:
-	@{ lua5.1 -e 'require "socket.unix"' && command -v gcc; } >/dev/null 2>&1 || \
-		slurm_cluster/docker/install-packages.sh lua5.1 lua-socket gcc libc6-dev || test $$? = 3
+	@nginx=$$(PATH="$$PATH:/usr/sbin" command -v nginx || :); \
+	{ lua5.1 -e 'require "socket.unix"' && command -v gcc && [ "$$nginx" ] && PATH="$$PATH:/usr/sbin" command -v apache2; } >/dev/null 2>&1 || \
+		{ slurm_cluster/docker/install-packages.sh lua5.1 lua-socket gcc libc6-dev nginx apache2-bin && \
+		{ [ "$$nginx" ] || $$([ "$$(id -u)" = 0 ] || echo sudo) systemctl disable -q --now nginx 2>/dev/null || :; }; } || test $$? = 3
 
 # Tests without a cluster run while images are in the making. Then each worker has a cluster of its
 # own: live tests wait more than they work. Where no container engine can start that is said in one

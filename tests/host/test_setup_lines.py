@@ -106,7 +106,7 @@ def test_tools_for_some_tests_are_asked_for_and_the_others_run(run):
     done = run("make -s test-tools")
     assert done.returncode == 0
     assert done.stderr == (
-        "missing: lua5.1 lua-socket gcc libc6-dev (Debian's names);"
+        "missing: lua5.1 lua-socket gcc libc6-dev nginx apache2-bin (Debian's names);"
         " there is no apt-get here, install them by hand\n"
     )
 
