@@ -136,14 +136,23 @@ def by_node(
 ) -> Mapping[str, Sequence[ExportedGpu]]:
     """What is said of whole GPUs of these nodes; series of anything else are left out."""
     found: dict[tuple[str, int, str, str, str], ExportedGpu] = {}
+    # A node's series, some dozens, name it alike.
+    named: dict[tuple[str, str, str], str] = {}
     for one in series:
         labels = one.metric
         metric = METRICS.get(labels.metric)
-        node = "" if metric is None or labels.is_part else _node_of(labels, nodes)
-        if metric is None or not node:
+        if metric is None or labels.is_part:
+            continue
+        hosts = (labels.own_host, labels.hostname, labels.instance)
+        node = named.get(hosts)
+        if node is None:
+            node = named[hosts] = _node_of(labels, nodes)
+        if not node:
             continue
         where = (metric.exporter, labels.pci_bus_id, labels.minor_number, labels.index)
-        gpu = found.setdefault((node, *where), ExportedGpu(*where))
+        gpu = found.get((node, *where))
+        if gpu is None:
+            gpu = found[node, *where] = ExportedGpu(*where)
         value = _number(one.value[1], metric)
         if metric.tells == JOB:
             gpu.jobs |= {int(value)} if value else set()
