@@ -169,14 +169,14 @@ def test_another_users_browser_shows_nothing_but_busy(cluster, served, chromium)
         page.wait_for_selector(tile, timeout=15_000)
         busy = {at for at, look in enumerate(look_of(page, "dgx1")) if look == "busy"}
         assert busy == gpus
-        for view in ("node/dgx1", f"job/{job}", "queue", "decisions"):
+        for view in ("node/dgx1", f"job/{job}", "jobs", "queue", "decisions"):
             page.evaluate("view => { location.hash = `#/${view}` }", view)
             page.wait_for_timeout(1000)
             shown = page.locator("main").inner_text().lower()
             assert "alice" not in shown
             told = shown.count(f"job {job}")
             # The reader's own question is the heading, and the answer that there is none such.
-            assert told == (2 if view.startswith("job") else 0), shown
+            assert told == (2 if view.startswith("job/") else 0), shown
         assert "busy" in page.evaluate(
             "fetch('api/node/dgx1').then(reply => reply.json())"
             ".then(found => found.pictures[0].svg)"
