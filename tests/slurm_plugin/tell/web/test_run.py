@@ -134,6 +134,20 @@ def test_the_prometheus_that_is_named_is_the_one_asked(monkeypatch):
     assert served == ["http://prom:9090"]
 
 
+def test_a_proxy_that_is_believed_without_a_secret_is_warned_of(caplog, monkeypatch):
+    """A site may have had one before there were secrets."""
+
+    async def serve(*_: object) -> None:
+        pass
+
+    monkeypatch.setattr(run, "serve", serve)
+    for secret, lines in (("0123456789abcdef", 0), ("", 1)):
+        settings = {"GPUTOPO_WEB_SECRET": secret}
+        done = CliRunner().invoke(cli, ["web", "--demo", "--proxy", "192.0.2.1"], env=settings)
+        assert done.exit_code == 0, done.output
+        assert caplog.text.count("set GPUTOPO_WEB_SECRET") == lines
+
+
 def test_requests_sent_on_and_on_over_one_connection_are_not_kept():
     """Before 3.14 aiohttp keeps them all, however many come before an answer."""
     process = web("--demo", "--listen", "127.0.0.1:0")
