@@ -219,7 +219,7 @@ def by_slurms_gpu(
             return {
                 gpu: of_topology[own]
                 for gpu, own in enumerate(order)
-                if own in of_topology and machine.whole >> gpu & 1 and order.count(own) == 1
+                if own in of_topology and machine.whole >> gpu & 1
             }
     return {}
 

@@ -151,6 +151,7 @@ def test_slices_are_told_of_by_nobody():
     """GPU 6 is cut into two slices: Slurm's 6 and 7; its own figures would be those of both."""
     machine = Machine(KNOWN, order=(0, 1, 2, 3, 4, 5, 6, 6), whole=0b111111)
     assert busy(scraped(DCGM), machine) == {gpu: BUSY[gpu] for gpu in range(6)}
+    assert busy(scraped(DCGM), Machine(KNOWN, whole=0b10111111)).keys() == {*range(8)} - {6}
     parts = scraped(DCGM, GPU_I_ID="7", GPU_I_PROFILE="1g.10gb")
     assert busy(parts) == {}
     assert busy(scraped(AMD, gpu_compute_partition_type="cpx")) == {}
