@@ -54,8 +54,10 @@ async def with_headers(request: web.Request, handler: Handler) -> web.StreamResp
         error.headers.update(HEADERS)
         error.force_close()
         raise
-    except Exception:
-        logger.exception("%s could not be answered", request.path)
+    except Exception as error:
+        has_left = request.transport is None or request.transport.is_closing()
+        if not (has_left and isinstance(error, ConnectionError)):
+            logger.exception("%s could not be answered", request.path)
         response = web.Response(status=500, text="this could not be answered; the log says why\n")
     response.force_close()
     if not response.prepared:

@@ -3,12 +3,16 @@
 import asyncio
 import json
 import socket
+from unittest.mock import Mock
 
 import pytest
+from aiohttp import web
+from aiohttp.test_utils import make_mocked_request
 from web_in_tests import ALICE, BOB, Site, job, running, seen
 
 from slurm_plugin.tell.web import reasons
 from slurm_plugin.tell.web.clients import waiting
+from slurm_plugin.tell.web.clients.guard import with_headers
 from slurm_plugin.tell.web.clients.waiting import PIECE, Waiting
 from slurm_plugin.tell.web.feed import Feed
 from slurm_plugin.tell.why import reading
@@ -173,3 +177,16 @@ async def test_a_reading_looks_at_so_many_jobs_of_one_user_and_once_for_all(site
     await feed.read()
     # Three of bob's and alice's one.
     assert looked == {"needs": 4, "hidden": 1}
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+async def test_of_a_client_that_has_left_the_log_has_no_traceback(caplog, is_there):
+    """It leaves between the answer that was worked out and its first byte."""
+    transport = Mock(is_closing=lambda: not is_there)
+    request = make_mocked_request("GET", "/api/state", transport=transport)
+
+    async def handler(_request: object) -> web.StreamResponse:
+        raise ConnectionResetError("Cannot write to closing transport")
+
+    assert (await with_headers(request, handler)).status == 500
+    assert ("/api/state could not be answered" in caplog.text) == is_there
