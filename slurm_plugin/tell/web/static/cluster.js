@@ -76,7 +76,7 @@ function key() {
     sample({ class: "free", fill: "url(#closed)" }, "free, but closed to jobs"),
     sample({ class: "busy" }, "busy"), colourBy === "utility"
       ? [0, 1, 2, 3, 4].map((at) => sample({ class: `u${at}` }, `${20 * at} to ${20 * at + 20} % of the best`))
-      : html("li", {}, samples(), ` ${colourBy}s: on one node, and on those beside it, each got another colour when it started, as far as seven go`));
+      : html("li", {}, samples(), ` ${colourBy}s: seven colours, other ones on the same and neighbouring nodes where possible`));
 }
 
 function samples() {

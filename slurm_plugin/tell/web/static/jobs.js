@@ -47,7 +47,7 @@ const COLUMNS = [
   { name: "state", head: "state", text: (job) => job.state, isChoice: true, cell: state },
   SINCE, PARTITION, ASKS,
   { name: "gpus", head: "nodes and GPUs", text: where, cell: linked, isLong: true },
-  { name: "best", head: "of the best", text: (job) => (best(job) === undefined ? "" : `${Math.round(100 * best(job))} %`), by: best, isNumber: true },
+  { name: "best", head: "share of best", text: (job) => (best(job) === undefined ? "" : `${Math.round(100 * best(job))} %`), by: best, isNumber: true },
   { name: "left", head: "time left", text: left, by: leftS, isNumber: true },
 ];
 
