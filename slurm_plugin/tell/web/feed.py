@@ -11,6 +11,7 @@ import logging
 import os
 import time
 from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -43,6 +44,8 @@ BUSY_SHARE = 0.25
 POINT_S, MAX_POINTS = 60.0, 1440
 #: An empty event says of when the view is, where nothing else is to be said.
 SILENCE_S = 2.0
+#: Seconds of each reading in which waiting jobs' reasons are worked out, for all viewers together.
+REASONS_S = 0.5
 
 _ENCODER = msgspec.json.Encoder()
 HIDDEN_JOBS = "Slurm hides jobs from the page's own user (PrivateData): make it an operator."
@@ -95,8 +98,10 @@ class Feed:
         #: What the views show.
         self._shown: Snapshot | None = None
         self._read_at = float("-inf")
-        #: Seconds from one reading to the next, as it was last.
-        self._cycle_s = 0.0
+        #: Seconds from one reading to the next, and those that Slurm took for it, as it was last.
+        self._cycle_s = self._slurm_s = 0.0
+        #: Which kind of viewer's reasons come first.
+        self._turn = 0
         #: The nodes of the last reading: reasons that become known change nothing about them.
         self._cluster: tuple[Reading, ClusterFigures] | None = None
         #: Readings so far.
@@ -126,6 +131,15 @@ class Feed:
         if self.reading is None:
             raise self._busy()
         return self.reading
+
+    async def after(self, moment: float, reading: Reading, wait_s: float = 5.0) -> Reading:
+        """One that began after the moment (of the watcher's clock), else the `reading` there is."""
+        with suppress(TimeoutError):
+            await asyncio.wait_for(
+                self._next(lambda: self.reading is None or self.reading.snapshot.began >= moment),
+                wait_s,
+            )
+        return self.reading or reading
 
     @property
     def as_of(self) -> str:
@@ -211,8 +225,8 @@ class Feed:
                 logger.exception("what was read could not be shown")
                 await self._tell(FAULT)
             took = self._clock() - began
-            self._cycle_s = max(self._period_s, took / BUSY_SHARE)
-            await asyncio.sleep(self._cycle_s - took)
+            self._cycle_s = max(self._period_s, self._slurm_s / BUSY_SHARE)
+            await asyncio.sleep(max(0.0, self._cycle_s - took))
             self._forget()
 
     async def read(self) -> None:
@@ -228,6 +242,7 @@ class Feed:
             asyncio.to_thread(sources.engine), asyncio.to_thread(sources.decisions.read)
         )
         self._read_at = began
+        self._slurm_s = self._clock() - began
         await self._publish(engine)
         if self.reading is not None:
             await self._go_on_with_reasons(self.reading, engine)
@@ -285,8 +300,16 @@ class Feed:
             kind.event = _ENCODER.encode({"number": kind.number, **changed})
 
     async def _go_on_with_reasons(self, reading: Reading, engine: EngineState) -> None:
+        """For half a second, whatever number of viewers' jobs wait, each kind of viewer in turn."""
         kinds = list(self._kinds.values())
-        looks = [await asyncio.to_thread(kind.reasons.look, reading) for kind in kinds]
+        at = self._turn % max(1, len(kinds))
+        looks: list[bool] = []
+        until = self._clock() + REASONS_S
+        for kind in (*kinds[at:], *kinds[:at]):
+            if looks and self._clock() >= until:
+                break
+            looks.append(await asyncio.to_thread(kind.reasons.look, reading))
+        self._turn = at + len(looks)
         if any(looks):
             await self._publish(engine)
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from itertools import pairwise
+from operator import attrgetter
 from statistics import median
 from typing import Any
 
@@ -16,8 +17,9 @@ WEEK_S = 7 * 86_400.0
 MOST_POINTS = 1_008
 #: Seconds for which one reading of the file is given out again.
 KEEP_S = 60.0
-#: Points this many times further apart than is usual have a gap between them: nobody looked.
-GAP = 2.5
+#: Points this many times further apart than is usual, or so many seconds, have a gap between them:
+#: nobody looked.
+GAP, MOST_APART_S = 2.5, 7_200.0
 
 NOTHING = "The engine has noted nothing of free GPUs in the last seven days."
 DAMAGED = "What the engine noted of free GPUs cannot be read."
@@ -49,11 +51,12 @@ class FreeWeek:
         return {**week, "problem": why if why and uid is None else week["problem"]}
 
     def _read(self, now: float) -> tuple[dict[str, Any], str]:
-        rows: Sequence[FreeReading] = ()
+        rows: list[FreeReading] = []
         problem, why = "", ""
         try:
             # A clock that was wrong may have noted times to come.
             rows = [row for row in self._readings(now - WEEK_S) if row.gpus > 0 and row.at <= now]
+            rows.sort(key=attrgetter("at"))
         except FileNotFoundError:
             pass
         except PluginError as error:
@@ -66,7 +69,7 @@ class FreeWeek:
         apart = [after.at - before.at for before, after in pairwise(shown)]
         week = {
             "points": [[row.at, row.gpus, row.free, row.stranded, row.largest] for row in shown],
-            "apart_s": GAP * median(apart) if apart else 0.0,
+            "apart_s": min(GAP * median(apart), every * MOST_APART_S) if apart else 0.0,
             "from": now - WEEK_S,
             "to": now,
             "problem": problem,

@@ -18,7 +18,7 @@ from pathlib import Path
 from aiohttp import web
 
 from slurm_plugin.base.notify import Notifier
-from slurm_plugin.errors import PluginError, RemoteError
+from slurm_plugin.errors import PluginError, RemoteError, in_one_line
 from slurm_plugin.node.remote import sockets
 from slurm_plugin.tell.web.clients.guard import REFUSAL
 from slurm_plugin.tell.web.feed import Feed
@@ -37,6 +37,8 @@ MAX_BYTES = 12288
 BACKLOG = 1024
 #: Seconds between two looks at the log while nobody asks for anything of it.
 FOLLOW_S = 5.0
+#: Seconds between two lines of the log about requests that could not be read.
+SELDOM_S = 60.0
 #: Seconds for an orderly end; then whatever a thread still waits for is left.
 END_S = 1.0
 
@@ -109,6 +111,7 @@ async def serve(
         max_line_size=MAX_LINE,
         max_field_size=MAX_FIELD,
     )
+    logging.getLogger("aiohttp.server").addFilter(_Seldom())
     await runner.setup()
     assert runner.server is not None
     notifier, ended = Notifier(), asyncio.Event()
@@ -204,6 +207,24 @@ async def _until(ended: asyncio.Event, tasks: list[asyncio.Task[None]]) -> None:
         task.result()
 
 
+class _Seldom(logging.Filter):
+    """Of requests that could not be read, which anybody sends: a line a minute, no traceback."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._next = 0.0
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Whether the record is written, and as what."""
+        if record.levelno >= logging.WARNING and record.created < self._next:
+            return False
+        self._next = record.created + SELDOM_S
+        said = record.exc_info[1] if record.exc_info else record.getMessage()
+        record.msg, record.args = "a request could not be read: %.200s", (in_one_line(str(said)),)
+        record.exc_info = record.exc_text = None
+        return True
+
+
 async def _listen(
     door: Callable[[], asyncio.Protocol], address: Address, group: str
 ) -> asyncio.Server:
@@ -211,7 +232,10 @@ async def _listen(
     loop = asyncio.get_running_loop()
     try:
         if not address.path:
-            return await loop.create_server(door, address.host, address.port, backlog=BACKLOG)
+            # A browser takes `localhost` for ::1 first: there somebody else's page could ask ours.
+            is_both = address.host == "127.0.0.1" and address.port and _has_ipv6_loopback()
+            hosts = [address.host, "::1"] if is_both else [address.host]
+            return await loop.create_server(door, hosts, address.port, backlog=BACKLOG)
         # Nobody but the owner until the group is set.
         before = os.umask(0o177)
         try:
@@ -223,6 +247,14 @@ async def _listen(
     except (OSError, KeyError) as error:
         where = address.path or f"{address.host}:{address.port}"
         raise PluginError(f"--listen {where}: {error}") from error
+
+
+def _has_ipv6_loopback() -> bool:
+    try:
+        with socket.create_server(("::1", 0), family=socket.AF_INET6):
+            return True
+    except OSError:
+        return False
 
 
 def _place(server: asyncio.Server, address: Address) -> str:

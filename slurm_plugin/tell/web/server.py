@@ -259,6 +259,7 @@ class Page:
             raise _unavailable(str(error)) from None
         nodes = {node.name for node in reading.snapshot.nodes}
         exported = await self.prometheus.exported(nodes)
+        reading = await self.feed.after(exported.answered, reading)
         shown = ShownUse(exported, reading, self.feed.sources.machines)
         return await self._looked_up(
             request, viewer, lambda: {"is_asked": True} | look(shown, viewer.kind)

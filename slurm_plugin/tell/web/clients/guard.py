@@ -71,9 +71,11 @@ def is_own_host(request: web.Request) -> bool:
     A foreign page can make a browser ask 127.0.0.1 by a name that points there (DNS rebinding), and
     would then read the answer as its own.
     """
-    name = request.host.rpartition(":")[0] or request.host
-    if request.host.count(":") > 1:
-        name = request.host.partition("]")[0].lstrip("[")
+    # By the header alone: without one aiohttp 3.8 asks the resolver for a name, and waits for it.
+    host = request.headers.get("Host", "")
+    name = host.rpartition(":")[0] or host
+    if host.count(":") > 1:
+        name = host.partition("]")[0].lstrip("[")
     return name.lower() == "localhost" or is_loopback(plain_address(name))
 
 

@@ -5,7 +5,9 @@ import { leftS } from "./jobs.js";
 import { view } from "./store.js";
 import { inUse } from "./use.js";
 
-export function job(main, id) {
+export function job(main, asks) {
+  // Whatever a link says: jobs have numbers.
+  const id = /^[0-9]{1,10}$/.test(asks) ? asks : "0";
   const summary = html("div", {});
   const more = html("div", {});
   let asked = "";

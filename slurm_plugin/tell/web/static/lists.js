@@ -4,6 +4,8 @@ import { html } from "./dom.js";
 
 // How many rows are drawn at a time.
 const PAGE = 25;
+// A link may ask for so many rows at most: thousands take a browser seconds.
+const MOST = 1000;
 const MAX_TEXT = 80;
 const collator = new Intl.Collator(undefined, { numeric: true, sensitivity: "base" });
 
@@ -50,7 +52,7 @@ export function list(path, { caption, noun, columns, sort, empty }) {
     const found = asked();
     state.text = (found.get("text") || "").slice(0, MAX_TEXT);
     if (byName.has((found.get("sort") || "").replace(/^-/, ""))) state.sort = found.get("sort");
-    state.shown = Math.max(PAGE, Number.parseInt(found.get("shown"), 10) || 0);
+    state.shown = Math.min(MOST, Math.max(PAGE, Number.parseInt(found.get("shown"), 10) || 0));
     for (const [name, one] of choices) one.value = (found.get(name) || "").slice(0, MAX_TEXT);
   }
 

@@ -24,7 +24,7 @@ export function node(main, name) {
   return {
     title: `Node ${name}`,
     update() {
-      const row = view.nodes[name];
+      const row = Object.hasOwn(view.nodes, name) ? view.nodes[name] : undefined;
       const now = JSON.stringify([row, holders[name]]);
       if (now === asked) return;
       asked = now;

@@ -23,7 +23,7 @@ export function search(form) {
     active = -1;
     box.replaceChildren(...offered.map((one, at) => html("li", {
       role: "option", id: `found-${at}`, "aria-selected": "false", onpointerdown: (event) => { event.preventDefault(); go(one); },
-    }, html("span", { class: "kind" }, one.kind), html("b", {}, one.title), html("span", { class: "about" }, one.about))));
+    }, html("span", { class: "kind" }, one.kind), html("b", {}, one.title), html("span", { class: "about" }, html("bdi", {}, one.about)))));
     open(offered.length > 0);
     const none = text && !offered.length ? "Nothing that you may see is called that." : "";
     said.textContent = offered.length ? plural(offered.length, "suggestion") : none;

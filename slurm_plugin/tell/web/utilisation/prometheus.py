@@ -47,6 +47,8 @@ class Exported:
     nodes: Mapping[str, Sequence[ExportedGpu]] = field(default_factory=dict)
     #: When it was asked (epoch): nothing in it is of a later time.
     asked_at: float = 0.0
+    #: When it had come, by the clock of readings (`Snapshot.began`).
+    answered: float = 0.0
     #: Why there is none, in one line; '' where there is one.
     problem: str = ""
 
@@ -64,6 +66,10 @@ def checked_url(text: str) -> str:
     if not is_url or not text.isprintable() or set(text) & set(" ?#"):
         raise PluginError(f"--prometheus {text!r}: expected http://HOST:PORT, or https://HOST/PATH")
     return text.rstrip("/")
+
+
+#: Series of one answer: some ten for each GPU of 8,000.
+MOST_SERIES = 100_000
 
 
 class Prometheus:
@@ -99,9 +105,9 @@ class Prometheus:
         except (aiohttp.ClientError, OSError, ValueError, *NO_JSON) as error:
             problem = in_one_line(str(error))[:200] or type(error).__name__
         else:
-            return Exported(found, asked_at)
+            return Exported(found, asked_at, self._clock())
         logger.debug("Prometheus: %s", problem)
-        return Exported({}, asked_at, problem)
+        return Exported({}, asked_at, problem=problem)
 
     async def _reply(self) -> bytes:
         """The bytes of its answer. Raises OSError, ValueError, ClientError."""
@@ -130,4 +136,8 @@ class Prometheus:
 
 
 def _decoded(text: bytes, nodes: Collection[str]) -> Mapping[str, Sequence[ExportedGpu]]:
-    return by_node(_DECODER.decode(text).data.result, nodes)
+    series = _DECODER.decode(text).data.result
+    if len(series) > MOST_SERIES:
+        # Tiny ones would keep all viewers waiting for seconds.
+        raise ValueError(f"{len(series)} series; at most {MOST_SERIES} are looked at")
+    return by_node(series, nodes)

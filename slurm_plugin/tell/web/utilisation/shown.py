@@ -85,6 +85,9 @@ class ShownUse:
         """Is what is said of the jobs that hold the GPU now, and is anything said?"""
         if use.busy_percent is None and use.used_mib is None:
             return False
+        if self._reading.snapshot.began < self._exported.answered:
+            # Who held it when Slurm was read may have given it to somebody else before the answer.
+            return False
         if not use.jobs <= {job.job_id for job in jobs}:
             # Of a job before, or the exporter counts GPUs otherwise than Slurm.
             return False

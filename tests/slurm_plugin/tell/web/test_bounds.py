@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import logging
 import socket
 from unittest.mock import Mock
 
@@ -12,9 +13,10 @@ from web_in_tests import ALICE, BOB, Site, job, running, seen
 
 from slurm_plugin.tell.web import reasons
 from slurm_plugin.tell.web.clients import waiting
-from slurm_plugin.tell.web.clients.guard import with_headers
+from slurm_plugin.tell.web.clients.guard import is_own_host, with_headers
 from slurm_plugin.tell.web.clients.waiting import PIECE, Waiting
 from slurm_plugin.tell.web.feed import Feed
+from slurm_plugin.tell.web.run import _Seldom
 from slurm_plugin.tell.why import reading
 from slurm_plugin.tell.why import site as why_site
 
@@ -190,3 +192,40 @@ async def test_of_a_client_that_has_left_the_log_has_no_traceback(caplog, is_the
 
     assert (await with_headers(request, handler)).status == 500
     assert ("/api/state could not be answered" in caplog.text) == is_there
+
+
+async def test_without_a_host_nobody_is_looked_up_and_nothing_answered(monkeypatch):
+    monkeypatch.setattr(socket, "getfqdn", lambda *_: pytest.fail("the resolver is asked"))
+    assert not is_own_host(make_mocked_request("GET", "/"))
+    assert is_own_host(make_mocked_request("GET", "/", headers={"Host": "localhost:8080"}))
+
+
+def test_requests_that_cannot_be_read_cost_the_log_a_line_a_minute(caplog):
+    log = logging.getLogger("aiohttp.server.test")
+    log.addFilter(_Seldom())
+    for _ in range(100):
+        try:
+            raise ValueError("bad\nline " + "x" * 5000)
+        except ValueError as error:
+            log.error("Error handling request", exc_info=error)
+    (line,) = caplog.text.splitlines()
+    assert "a request could not be read: bad" in line
+    assert len(line) < 400
+
+
+def test_many_kinds_of_viewers_share_the_time_for_reasons(site, monkeypatch):
+    """Each has its turn, and the reading of Slurm is no rarer for it."""
+    feed, looked = site.page.feed, []
+    now = [0.0]
+    monkeypatch.setattr(feed, "_clock", lambda: now[0])
+
+    def look(uid: int) -> bool:
+        looked.append(uid)
+        now[0] += 0.3
+        return False
+
+    kinds = {uid: Mock(reasons=Mock(look=lambda _, uid=uid: look(uid))) for uid in range(5)}
+    monkeypatch.setattr(feed, "_kinds", kinds)
+    for _ in range(5):
+        asyncio.run(feed._go_on_with_reasons(Mock(), site.engine))
+    assert looked == [0, 1, 2, 3, 4, 0, 1, 2, 3, 4]

@@ -45,6 +45,15 @@ def test_a_time_in_which_nobody_looked_is_a_gap(log):
     assert gaps == [False, False, True, False, False]
 
 
+def test_days_without_a_reading_are_a_gap_however_few_readings_there_are(log):
+    """And a clock that was set back leaves no line backwards."""
+    days = [6, 5, 3, 1, 2]
+    told = noted(log, *(reading(NOW - 86_400 * day) for day in days)).summary(None)
+    times = [point[0] for point in told["points"]]
+    assert times == sorted(times)
+    assert all(b - a > told["apart_s"] for a, b in pairwise(times))
+
+
 @pytest.mark.parametrize(("rows", "most"), [(5, 5), (8, 8), (9, 5), (17, 6)])
 def test_of_many_readings_every_so_manyth_is_told_and_the_last(log, monkeypatch, rows, most):
     monkeypatch.setattr(free_week, "MOST_POINTS", 8)

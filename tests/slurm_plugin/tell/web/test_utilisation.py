@@ -15,6 +15,7 @@ from web_in_tests import ALICE, BOB, NOW, SCRIPT, Site, running
 from gres_topology import catalog
 from slurm_plugin.decide.machines import Machine
 from slurm_plugin.errors import PluginError
+from slurm_plugin.tell.web.feed import Feed
 from slurm_plugin.tell.web.utilisation import prometheus
 from slurm_plugin.tell.web.utilisation.exporters import (
     METRICS,
@@ -25,6 +26,7 @@ from slurm_plugin.tell.web.utilisation.exporters import (
 )
 from slurm_plugin.tell.web.utilisation.prometheus import EVERY_S, QUERY, Prometheus, checked_url
 from slurm_plugin.tell.web.utilisation.shown import NOT_ANSWERED, OLDEST_S
+from slurm_plugin.tell.why.reading import Reading
 
 ASSETS = Path(__file__).parent / "assets"
 #: Of GPU 0 to 7, in the order of PCI addresses.
@@ -481,6 +483,16 @@ def test_users_see_the_gpus_of_their_own_jobs_and_operators_all(site, uid, shown
     assert gpus(found) == [("dgx1", gpu) for gpu in shown]
     assert [row["busy_percent"] for row in found["gpus"]] == [BUSY[gpu] for gpu in shown]
     assert found["problem"] == ""
+
+
+def test_what_was_answered_after_slurm_was_read_is_told_to_nobody(site, monkeypatch):
+    """Slurm does not answer any more: who holds the GPUs now may be somebody else."""
+
+    async def no_other(_feed: Feed, _moment: float, reading: Reading) -> Reading:
+        return replace(reading, snapshot=replace(reading.snapshot, began=-1.0))
+
+    monkeypatch.setattr(Feed, "after", no_other)
+    assert gpus(seen(site, 0, "/api/use/node/dgx1", *scraped(DCGM))) == []
 
 
 def test_a_gpu_that_two_users_share_is_told_to_operators_alone(site):
