@@ -79,7 +79,7 @@ def test_where_slurm_hides_jobs_no_reason_tells_that_others_wait(cluster):
     assert cluster.wait_running(job).gpus == {"dgx1": (0, 4)}
     told = explained(cluster, job)["reason"] + cluster.job(job).fields["AdminComment"]
     assert "chosen with the next jobs in mind" in told
-    assert "next job" not in told
+    assert "next job of" not in told
     clear(cluster)
 
 

@@ -14,10 +14,10 @@ pytestmark = [pytest.mark.cluster, pytest.mark.both_modes, pytest.mark.enforced]
 
 IN_SLOTS = re.compile(
     r"\[gpu-topo: min-utility=0\.9 \| mapa: the best free GPUs have 0\.\d\d of the bandwidth"
-    r" bandwidth, and the job asks for 0\.90\] \[gpu-slots: gated .*\]"
+    r" of the best GPUs of an empty node, and the job asks for 0\.90\] \[gpu-slots: gated .*\]"
 )
 SENTENCE = re.compile(
-    r"\[gpu-topo: min-utility=0\.9 \| waiting (\d+)/\d+ since \d+: .*the best free GPUs reach"
+    r"\[gpu-topo: min-utility=0\.9 \| waiting (\d+)/\d+ since \d+: .*the best free GPUs have"
     r" 0\.\d\d of the bandwidth of the best GPUs of an empty node, and the job asks for 0\.90 .*"
     r"\(until (\d+), begin \d+\)\]"
 )
