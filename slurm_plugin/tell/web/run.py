@@ -216,7 +216,9 @@ class _Seldom(logging.Filter):
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Whether the record is written, and as what."""
-        if record.levelno >= logging.WARNING and record.created < self._next:
+        if record.levelno < logging.WARNING:
+            return True
+        if record.created < self._next:
             return False
         self._next = record.created + SELDOM_S
         said = record.exc_info[1] if record.exc_info else record.getMessage()

@@ -183,9 +183,7 @@ class Page:
 
     async def node(self, request: web.Request) -> web.Response:
         """GET /api/node/NAME: what the page of one node shows."""
-        name = request.match_info["name"]
-        if not _NODE.match(name):
-            raise web.HTTPNotFound(text="no such node\n")
+        name = _node_in(request)
         return await self._details(request, lambda look, uid: look.node(name, uid))
 
     async def _details(
@@ -242,9 +240,7 @@ class Page:
 
     async def use_of_node(self, request: web.Request) -> web.Response:
         """GET /api/use/node/NAME: the same of a node's GPUs, as far as the viewer may see it."""
-        name = request.match_info["name"]
-        if not _NODE.match(name):
-            raise web.HTTPNotFound(text="no such node\n")
+        name = _node_in(request)
         return await self._use(request, lambda shown, uid: shown.node(name, uid))
 
     async def _use(
@@ -264,6 +260,14 @@ class Page:
         return await self._looked_up(
             request, viewer, lambda: {"is_asked": True} | look(shown, viewer.kind)
         )
+
+
+def _node_in(request: web.Request) -> str:
+    """The node that the path names. Raises HTTPNotFound where no node is called so."""
+    name = request.match_info["name"]
+    if not _NODE.match(name):
+        raise web.HTTPNotFound(text="no such node\n")
+    return name
 
 
 def application(page: Page) -> web.Application:
