@@ -39,7 +39,10 @@ class Browser:
         self._stream = feed.events(kind)
 
     async def take(self):
-        kind, text = await asyncio.wait_for(anext(self._stream), 10)
+        # Where the machine is slow the feed says in between that it is alive.
+        kind = "alive"
+        while kind == "alive":
+            kind, text = await asyncio.wait_for(anext(self._stream), 10)
         self.kinds.append(kind)
         if kind == "whole":
             self.view = json.loads(text)
