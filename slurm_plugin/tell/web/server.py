@@ -7,6 +7,7 @@ import logging
 import re
 import socket
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cache, partial
 from importlib import resources
@@ -42,6 +43,8 @@ logger = logging.getLogger(__name__)
 TYPES = {".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
 #: Seconds that a client has to take one event, or the whole.
 TAKE_S = 15.0
+#: Seconds in which this host has to say which user a login name is, and so many asked at a time.
+NAMED_S, MAX_NAMED = 5.0, 4
 _NODE = re.compile(r"[\w.-]{1,255}\Z", re.ASCII)
 
 
@@ -60,6 +63,10 @@ class Page:
     week_of_free: FreeWeek = field(init=False)
     summing_up: asyncio.Future[None] | None = None
     files: dict[str, bytes] = field(default_factory=lambda: _files())
+    #: Looks users up: a directory that is away, LDAP's say, keeps these threads and nothing else.
+    naming: ThreadPoolExecutor = field(
+        default_factory=lambda: ThreadPoolExecutor(MAX_NAMED, "naming")
+    )
 
     def __post_init__(self) -> None:
         self.gains = GainBook(self.feed.sources.all_records, self.feed.sources.name_of)
@@ -67,18 +74,26 @@ class Page:
 
     # -- who asks ------------------------------------------------------------
 
-    def viewer(self, request: web.Request) -> Viewer:
-        """Who asks; HTTPForbidden where that is not known, HTTPTooManyRequests beyond a share."""
+    async def viewer(self, request: web.Request) -> Viewer:
+        """Who asks.
+
+        HTTPForbidden where that is not known, HTTPTooManyRequests beyond a share,
+        HTTPServiceUnavailable where this host's list of users does not answer.
+        """
         connection = connection_of(request.transport)
         header = self.identities.header
         if is_loopback(plain_address(connection.peer[0])) and not is_own_host(request):
             raise web.HTTPForbidden(text="ask by 127.0.0.1 or localhost\n")
         names = request.headers.getall(header, []) if header else []
+        secrets = request.headers.getall(SECRET_HEADER, [])
+        look = partial(self.identities.viewer, connection, names, secrets)
+        loop = asyncio.get_running_loop()
         try:
-            secrets = request.headers.getall(SECRET_HEADER, [])
-            viewer = self.identities.viewer(connection, names, secrets)
+            viewer = await asyncio.wait_for(loop.run_in_executor(self.naming, look), NAMED_S)
         except UnknownViewer as error:
             raise web.HTTPForbidden(text=f"{error}\n") from None
+        except TimeoutError:
+            raise _unavailable("this host does not say which user you are (getent)") from None
         if request.transport is not None:
             self.clients.belongs(request.transport, viewer.uid)
         return viewer
@@ -95,7 +110,7 @@ class Page:
 
     async def index(self, request: web.Request) -> web.Response:
         """The one page; what it shows stands behind the # of its address."""
-        viewer = self.viewer(request)
+        viewer = await self.viewer(request)
         text = _template().render(viewer=viewer, notices=self.feed.sources.notices)
         return web.Response(text=text, content_type="text/html")
 
@@ -113,7 +128,7 @@ class Page:
 
     async def state(self, request: web.Request) -> web.StreamResponse:
         """Everything that the viewer may see, once."""
-        viewer = self.viewer(request)
+        viewer = await self.viewer(request)
         try:
             text = await self.feed.whole(viewer.kind)
         except Busy as error:
@@ -154,7 +169,7 @@ class Page:
 
     async def events(self, request: web.Request) -> web.StreamResponse:
         """The same as a stream of server-sent events, for as long as the client takes them."""
-        viewer = self.viewer(request)
+        viewer = await self.viewer(request)
         with self.clients.stream_of(viewer):
             try:
                 await self.feed.whole(viewer.kind)
@@ -189,7 +204,7 @@ class Page:
     async def _details(
         self, request: web.Request, look: Callable[[Details, int | None], dict[str, Any]]
     ) -> web.Response:
-        viewer = self.viewer(request)
+        viewer = await self.viewer(request)
         try:
             reading = await self.feed.now(viewer.kind)
         except Busy as error:
@@ -215,7 +230,7 @@ class Page:
 
     async def gain(self, request: web.Request) -> web.Response:
         """What was gained against Slurm's own choice."""
-        viewer = self.viewer(request)
+        viewer = await self.viewer(request)
         if self.gains.is_outdated and (self.summing_up is None or self.summing_up.done()):
             # In nobody's turn: who asks next goes by the same sum.
             self.summing_up = asyncio.ensure_future(asyncio.to_thread(self.gains.read))
@@ -228,7 +243,7 @@ class Page:
 
     async def week(self, request: web.Request) -> web.Response:
         """GET /api/week: GPUs free, stranded, and the largest job that fits, of seven days."""
-        viewer = self.viewer(request)
+        viewer = await self.viewer(request)
         return await self._looked_up(
             request, viewer, lambda: self.week_of_free.summary(viewer.kind)
         )
@@ -246,7 +261,7 @@ class Page:
     async def _use(
         self, request: web.Request, look: Callable[[ShownUse, int | None], dict[str, Any]]
     ) -> web.Response:
-        viewer = self.viewer(request)
+        viewer = await self.viewer(request)
         if self.prometheus is None:
             return web.json_response({"is_asked": False})
         try:

@@ -4,14 +4,15 @@ import asyncio
 import json
 import logging
 import socket
+import threading
 from unittest.mock import Mock
 
 import pytest
-from aiohttp import web
+from aiohttp import ClientSession, web
 from aiohttp.test_utils import make_mocked_request
 from web_in_tests import ALICE, BOB, Site, job, running, seen
 
-from slurm_plugin.tell.web import reasons
+from slurm_plugin.tell.web import identity, reasons, server
 from slurm_plugin.tell.web.clients import waiting
 from slurm_plugin.tell.web.clients.guard import is_own_host, with_headers
 from slurm_plugin.tell.web.clients.waiting import PIECE, Waiting
@@ -229,3 +230,29 @@ def test_many_kinds_of_viewers_share_the_time_for_reasons(site, monkeypatch):
     for _ in range(5):
         asyncio.run(feed._go_on_with_reasons(Mock(), site.engine))
     assert looked == [0, 1, 2, 3, 4, 0, 1, 2, 3, 4]
+
+
+async def test_a_directory_of_users_that_hangs_stops_nobody_who_needs_it_not(site, monkeypatch):
+    """As getpwuid does where LDAP is away; who is asked about waits, and is told so."""
+    is_back = threading.Event()
+
+    def hangs(uid):
+        is_back.wait(60)
+        raise KeyError(uid)
+
+    monkeypatch.setattr(server, "NAMED_S", 0.2)
+    monkeypatch.setattr(identity.pwd, "getpwuid", hangs)
+    async with site.as_user(ALICE).served() as page, ClientSession() as client:
+        try:
+            in_vain = [
+                asyncio.ensure_future(client.get(page.make_url("/api/state"))) for _ in range(3)
+            ]
+            async with client.get(page.make_url("/static/store.js")) as reply:
+                assert reply.status == 200
+            for reply in await asyncio.gather(*in_vain):
+                assert reply.status == 503
+                assert "does not say which user you are" in await reply.text()
+        finally:
+            is_back.set()
+        async with client.get(page.make_url("/api/state")) as reply:
+            assert reply.status == 200
