@@ -9,6 +9,8 @@ from papers.experiments.genie.runs import FigureTable, Setting, compared
 from papers.experiments.genie.schedulers import schedulers
 from papers.experiments.genie.workload import Spec
 
+pytestmark = pytest.mark.long("simulates the paper's whole comparison three times")
+
 BASELINES = [one.name for one in schedulers(("any",)) if not one.name.startswith("genie")]
 PASSING = "genie-paper, others pass its head"
 LABELS = [f"{per_hour}/h" for per_hour in DENSITIES]
